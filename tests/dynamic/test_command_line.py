@@ -1,0 +1,67 @@
+"""The command explains itself, quickly, and refuses what is wrong in one line."""
+
+import time
+
+from tools.help_pages import entries
+
+HELP_SECONDS = 1.0
+
+
+def test_demo_and_reproduce_are_among_the_verbs(verbs):
+    assert {"demo", "reproduce"} <= set(verbs)
+    assert len(verbs) > 2, "the method has no verb of its own"
+
+
+def test_help_of_every_verb_is_quick_and_explains_every_flag(installed, verbs):
+    slow, unexplained = [], []
+    for verb in verbs:
+        best = float("inf")
+        # The best of several: a loaded machine must not decide.
+        for _ in range(5):
+            start = time.perf_counter()
+            done = installed.command(verb, "--help")
+            best = min(best, time.perf_counter() - start)
+            if best < HELP_SECONDS:
+                break
+        assert done.returncode == 0, done.stderr
+        if best >= HELP_SECONDS:
+            slow.append(f"{verb}: {best:.2f} s")
+        unexplained += [f"{verb} {entry.name}" for entry in entries(done.stdout) if not entry.explained]
+    assert not unexplained, f"flags without help (write a docstring below the field): {unexplained}"
+    assert not slow, f"--help takes {slow}; import heavy libraries inside run()"
+
+
+def assert_refused(done):
+    assert done.returncode == 2, f"exit status {done.returncode}, expected 2\n{done.stdout}{done.stderr}"
+    assert not done.stdout
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, f"expected one line on standard error, found {len(lines)}:\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+
+
+def test_version_is_the_distribution_s(installed, package):
+    done = installed.command("--version")
+    assert done.returncode == 0
+    assert package.project["version"] in done.stdout
+
+
+def test_unknown_verb_is_refused_in_one_line(installed):
+    assert_refused(installed.command("no-such-verb"))
+
+
+def test_unknown_flag_is_refused_in_one_line(installed, verbs):
+    for verb in verbs:
+        assert_refused(installed.command(verb, "--no-such-flag"))
+
+
+def test_wrong_values_are_refused_in_one_line(installed):
+    assert_refused(installed.command("demo", "--seed", "many"))
+    assert_refused(installed.command("demo", "--device", "abacus"))
+
+
+def test_missing_files_are_refused_in_one_line(installed, verbs):
+    """A path that leads nowhere, in the place of every positional argument."""
+    for verb in verbs:
+        count = sum(entry.positional for entry in entries(installed.command(verb, "--help").stdout))
+        if count:
+            assert_refused(installed.command(verb, *["no-such-file.csv"] * count))
