@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from icl25_shared.files import read_json, to_jsonable, write_json
@@ -301,14 +301,13 @@ def _cells(claim: Claim) -> tuple[str, str, str, str]:
     return statement, f"{claim.paper} ({claim.source})", f"{claim.measured}{unit}", f"{claim.rule}{unit}"
 
 
-def _keyword_arguments(kind: type, data: Any, name: str) -> dict[str, Any]:
+def _keyword_arguments(kind: Any, data: Any, name: str) -> dict[str, Any]:
     if not isinstance(data, Mapping):
         raise ValueError(f"{name} must be an object, found {type(data).__name__}")
-    known = {field.name: field for field in fields(kind)}
-    unknown = sorted(set(data) - set(known))
-    required = {"mean", "low", "high", "n", "samples", "comparison", "threshold"}
-    required |= {"id", "statement", "paper", "source", "measured", "rule"}
-    missing = sorted((set(known) & required) - set(data))
+    names = {field.name for field in fields(kind)}
+    optional = {field.name for field in fields(kind) if field.default is not MISSING}
+    unknown = sorted(set(data) - names)
+    missing = sorted(names - optional - set(data))
     if unknown or missing:
         raise ValueError(f"{name} has unknown keys {unknown} and lacks {missing}")
     return dict(data)

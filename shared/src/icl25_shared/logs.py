@@ -71,7 +71,7 @@ def configure_logging(*, quiet: bool = False, verbose: bool = False, json_lines:
     # The root keeps its level (WARNING), so that verbose does not open the flood gates of numba or matplotlib.
     for name in list(logging.root.manager.loggerDict):
         get_logger(name)
-    warnings.showwarning = _log_warning
+    warnings.showwarning = _log_warning  # ty: ignore[invalid-assignment]
     _mode = "silent" if quiet else "bars" if on_terminal else "lines"
 
 

@@ -12,18 +12,22 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self
 
 from icl25_shared.claims import Claim, write_claims
 from icl25_shared.files import atomic_path, read_json, to_jsonable, write_json
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["RunFolder", "atomic_path", "read_json", "to_jsonable", "write_json"]
 
 # Dates inside a picture would make two equal runs differ.
 _DATELESS = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+
+
+class Figure(Protocol):
+    """What can be saved as a picture: a matplotlib figure, or anything with its ``savefig``."""
+
+    def savefig(self, fname: Any, **kwargs: Any) -> None:
+        """Write the picture to a path."""
 
 
 class RunFolder:
@@ -146,7 +150,7 @@ class RunFolder:
         """Save a matplotlib figure, atomically and without a date inside.
 
         Args:
-            figure: The figure.
+            figure: A matplotlib figure.
             name: File name; its suffix chooses the format.
             **options: Passed on to ``figure.savefig``, for instance ``dpi``.
 
