@@ -38,6 +38,7 @@ def tests(session: nox.Session) -> None:
     # A run that broke outside of any test, such as one whose environment could not be made, counts as one failure.
     broken = sum(not outcome.ok for outcome in outcomes)
     counts = testing.Counts(counts.passed, max(counts.failed, broken))
+    testing.REPORTS.mkdir(parents=True, exist_ok=True)
     (testing.REPORTS / "counts.txt").write_text(f"{counts}\n")
     # Said at exit, after nox's own closing words, so that it is the last line whatever happened.
     atexit.register(say, str(counts))
@@ -103,7 +104,13 @@ def types(session: nox.Session) -> None:
 
         return Job(package.slug, work)
 
-    _finish(session, run_jobs([job(package) for package in _packages(session, session.posargs)]))
+    def own(shell: Shell) -> None:
+        ty = environments.workspace_environment(shell, "types").with_name("ty")
+        python = environments.workspace_environment(shell, "dev", "test")
+        shell.run(ty, "check", "--python", python.parent.parent, "noxfile.py", "tools")
+
+    jobs = [job(package) for package in _packages(session, session.posargs)]
+    _finish(session, run_jobs(jobs if session.posargs else [*jobs, Job("workspace", own)]))
 
 
 @nox.session

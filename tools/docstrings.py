@@ -12,8 +12,8 @@ ARRAY = re.compile(
 )
 SHAPE = re.compile(r"\([^()\s]+(?: ?, ?[^()]*)\)|\bshapes?\b|\bscalars?\b")
 SOURCE = re.compile(
-    r"\bSources?:|\barXiv|\bdoi\b|\(\d{4}\)|, \d{4}\b|\b(Sec(tion|\.)|Eq(uation|\.|s\.)|Fig(ure|\.)|Algorithm|Theorem|Lemma"
-    r"|Proposition|Table|Appendix|Definition) \(?[A-Z0-9]"
+    r"\bSources?:|\barXiv|\bdoi\b|\(\d{4}\)|, \d{4}\b|\b(Sec(tion|\.)|Eq(uation|\.|s\.)|Fig(ure|\.)|Algorithm|Theorem"
+    r"|Lemma|Proposition|Table|Appendix|Definition) \(?[A-Z0-9]"
 )
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -27,6 +27,7 @@ class Installation:
             "NO_COLOR": "1",
             "COLUMNS": "200",
             "MPLBACKEND": "agg",
+            "PYTHONIOENCODING": "utf-8",
         }
 
     def command(self, *arguments, **options):
@@ -47,7 +48,7 @@ class Installation:
             cwd=self.folder,
             env=self.env,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             timeout=timeout,
             check=False,
             stdin=subprocess.DEVNULL,

@@ -65,8 +65,11 @@ def test_settings_of_the_workspace_are_complete(package):
     assert set(settings["test-extras"]) <= set(package.project.get("optional-dependencies", {}))
 
 
-def test_a_finished_package_is_no_skeleton(package):
+def test_package_is_no_skeleton(package):
     assert package.settings.get("status") in {"ready", "preview"}, "status is still 'skeleton'"
+
+
+def test_nothing_of_the_template_is_left(package):
     left = [
         f"{path.relative_to(package.root)}:{number}"
         for path in package.root.rglob("*")
