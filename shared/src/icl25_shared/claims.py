@@ -58,6 +58,10 @@ class Estimate:
 
         Raises:
             ValueError: If there is no sample, or one is NaN or infinite (the message says which).
+
+        Example:
+            >>> print(Estimate.from_samples([0.90, 0.92, 0.94]))
+            0.92 [0.8703, 0.9697], n = 3
         """
         values = tuple(float(sample) for sample in samples)
         if not values:

@@ -119,9 +119,12 @@ def _print_output(output: Output, *, as_json: bool) -> None:
 
         width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPE_WIDTH
         console = Console(width=width, highlight=False)
-        for part in output.view:
-            # A plain string is the user's text: it keeps its brackets and is not folded.
-            console.print(part, markup=False, soft_wrap=isinstance(part, str))
+        # Captured, because rich ends the process by itself when the reader of a pipe has left.
+        with console.capture() as capture:
+            for part in output.view:
+                # A plain string is the user's text: it keeps its brackets and is not folded.
+                console.print(part, markup=False, soft_wrap=isinstance(part, str))
+        sys.stdout.write(capture.get())
     sys.stdout.flush()
 
 

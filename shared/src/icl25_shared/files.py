@@ -109,6 +109,10 @@ def to_jsonable(obj: Any) -> Any:
 
     Raises:
         TypeError: If some object is none of these, naming its type.
+
+    Example:
+        >>> to_jsonable({"values": (1.0, float("nan")), "table": Path("rows.csv")})
+        {'values': [1.0, None], 'table': 'rows.csv'}
     """
     if obj is None or (isinstance(obj, bool | str) and not isinstance(obj, enum.Enum)):
         return obj

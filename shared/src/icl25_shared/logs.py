@@ -222,7 +222,7 @@ def _log_warning(
     """Take the place of ``warnings.showwarning``: the message alone, which is what a user can act on."""
     text = " ".join(str(message).split())
     logging.getLogger("py.warnings").warning("%s", text)
-    logging.getLogger(f"{_OWN_PREFIX}.warnings").debug("%s raised at %s:%d", category.__name__, filename, lineno)
+    get_logger(f"{_OWN_PREFIX}.warnings").debug("%s raised at %s:%d", category.__name__, filename, lineno)
 
 
 def _make_display() -> Progress:

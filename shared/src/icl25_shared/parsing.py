@@ -175,6 +175,8 @@ def _parse_error(box: str, flags: Sequence[str]) -> str:
         return f"missing {', '.join(missing)}"
     upto_rule = lines[: next((i for i, line in enumerate(lines) if line.strip() and not line.strip("─ ")), len(lines))]
     message = " ".join(" ".join(upto_rule).split()).removeprefix("Error parsing ")
+    # An optional value is a choice of types to tyro, which lists why each failed; there is one that counts.
+    message = re.sub(r"no type matching .*Got errors: - <[^>]*>: ", "", message)
     message = re.sub(r"invalid literal for int\(\) with base 10: (.*)", r"expected a whole number, found \1", message)
     message = re.sub(r"could not convert string to float: (.*)", r"expected a number, found \1", message)
     message = message[:1].lower() + message[1:].rstrip(".")

@@ -54,6 +54,11 @@ def spawn_generators(seed_or_generator: int | np.random.Generator, n: int) -> li
     Raises:
         TypeError: If the seed is neither a whole number nor a generator.
         ValueError: If the seed or ``n`` is negative.
+
+    Example:
+        >>> first, second = spawn_generators(0, 2)
+        >>> float(first.random()) == float(second.random())
+        False
     """
     if n < 0:
         raise ValueError(f"n must be >= 0, found {n}")
