@@ -118,16 +118,23 @@ def test_imports_say_whether_they_run_at_import(small):
     }
 
 
+COMPLETE = '''"""Sum.
+
+    Args:
+        x: Numbers, of shape (n,).
+
+    Raises:
+        ValueError: If one is NaN.
+
+    Source:
+        Equation 1.
+    """'''
+
+
 @pytest.mark.parametrize(
     ("body", "complaint"),
     [
-        (
-            (
-                '"""Sum.\n\n    Args:\n        x: Shape (n,).\n\n    Raises:\n        E: x.\n\n    Source:\n        E."""',
-                None,
-            ),
-            None,
-        ),
+        (COMPLETE, None),
         ('"""Sum."""', "does not describe its array argument `x`"),
         ('"""Sum.\n\n    Args:\n        x: Numbers.\n    """', "does not state the shape of `x`"),
         ('"""Sum.\n\n    Args:\n        x: Shape (n,).\n    """', "does not say what it raises (`Raises:`)"),
