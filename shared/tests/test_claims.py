@@ -45,6 +45,11 @@ def test_t_quantiles_are_those_of_the_tables(degrees, quantile):
     assert t_quantile(degrees) == pytest.approx(quantile, abs=6e-5)
 
 
+@pytest.mark.parametrize(("degrees", "quantile"), [(31, 2.03951345), (40, 2.02107539), (100, 1.98397152)])
+def test_the_expansion_beyond_the_table_holds_to_seven_digits(degrees, quantile):
+    assert t_quantile(degrees) == pytest.approx(quantile, abs=1e-7)
+
+
 def test_one_degree_of_freedom_is_cauchy_and_two_have_a_closed_form():
     assert t_quantile(1) == pytest.approx(math.tan(math.pi * 0.475), abs=1e-6)
     assert t_quantile(2) == pytest.approx(0.95 * math.sqrt(2 / (1 - 0.95**2)), abs=1e-6)
