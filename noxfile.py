@@ -27,10 +27,12 @@ def tests(session: nox.Session) -> None:
     flags, names = _flags(session, "--fast")
     packages = _packages(session, names)
     papers = [package for package in packages if package.slug != "shared"]
-    jobs = [testing.contract_job(package, fast="--fast" in flags) for package in papers]
+    # Long jobs first, so that none is left running alone at the end.
+    jobs = [] if names else [testing.workspace_job()]
+    jobs += [testing.contract_job(package, fast="--fast" in flags) for package in papers]
     jobs += [testing.unit_job(package) for package in packages]
     jobs += [testing.extras_job(package) for package in packages if package.test_extras]
-    jobs.append(testing.static_job(papers, whole=not names))
+    jobs.append(testing.static_job(papers))
     for job in jobs:
         testing.report_path(job.name).unlink(missing_ok=True)
     outcomes = run_jobs(jobs)

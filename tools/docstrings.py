@@ -37,8 +37,7 @@ def public_names(package: Package) -> list[str]:
     """The names in `__all__` of the package."""
     tree = ast.parse((package.source / "__init__.py").read_text())
     for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if any(isinstance(target, ast.Name) and target.id == "__all__" for target in targets):
+        if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == ["__all__"]:
             return list(ast.literal_eval(node.value))
     return []
 

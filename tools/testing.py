@@ -91,14 +91,23 @@ def contract_job(package: Package, *, fast: bool) -> Job:
     return Job(f"{package.slug} contract", work)
 
 
-def static_job(packages: Sequence[Package], *, whole: bool) -> Job:
-    """The part of the contract that reads files, and for the whole workspace the tests of its tools."""
+def static_job(packages: Sequence[Package]) -> Job:
+    """The part of the contract that reads files, for all packages at once."""
 
     def work(shell: Shell) -> str:
         python = workspace_environment(shell, "test")
         names = [part for package in packages for part in ("--package", package.slug)]
-        paths = ["tests/static", *(["--doctest-modules", "tests/workspace", "tools"] if whole else [])]
-        return run_pytest(shell, python, *paths, *names)
+        return run_pytest(shell, python, "tests/static", *names)
+
+    return Job("files", work)
+
+
+def workspace_job() -> Job:
+    """The tests of the sessions, the template and the contract itself."""
+
+    def work(shell: Shell) -> str:
+        python = workspace_environment(shell, "test")
+        return run_pytest(shell, python, "--doctest-modules", "tests/workspace", "tools")
 
     return Job("workspace", work)
 

@@ -35,10 +35,11 @@ class Workspace:
     def pytest(self, *arguments):
         """Run the contract of the copy."""
         options = ["-q", "--tb=short", "-p", "no:cacheprovider"]
-        return self.run(sys.executable, "-m", "pytest", *options, *arguments)
+        # It runs dozens of times here: pytest starts faster without plugins.
+        return self.run(sys.executable, "-m", "pytest", *options, *arguments, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
 
-    def run(self, *command):
-        env = {**base_environment(), "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    def run(self, *command, **variables):
+        env = {**base_environment(), "NO_COLOR": "1", **variables}
         return subprocess.run(
             [str(part) for part in command], cwd=self.root, env=env, capture_output=True, text=True, check=False
         )
