@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tools.environments import package_environment, workspace_environment
 from tools.packages import ROOT, Package
-from tools.shell import Job, Shell
+from tools.shell import CommandError, Job, Shell
 
 REPORTS = ROOT / ".nox" / "reports"
 NOTHING_COLLECTED = 5
@@ -42,11 +42,20 @@ def read_counts(report: Path) -> Counts:
 
 
 def run_pytest(shell: Shell, python: Path, *arguments: str | Path, accept: Sequence[int] = (0,)) -> str:
-    """Run pytest, leave its report under the job's name and return the counts."""
+    """Run pytest, leave its report under the job's name and return the counts.
+
+    Raises:
+        CommandError: If a test failed, with the counts, or if pytest did not get as far as running any.
+    """
     report = report_path(shell.name)
     report.parent.mkdir(parents=True, exist_ok=True)
     report.unlink(missing_ok=True)
-    shell.run(python, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}", *arguments, accept=accept)
+    try:
+        shell.run(python, "-m", "pytest", "-q", "--tb=short", f"--junitxml={report}", *arguments, accept=accept)
+    except CommandError as error:
+        if report.exists():
+            raise CommandError(str(read_counts(report))) from error
+        raise
     return str(read_counts(report))
 
 
