@@ -43,14 +43,15 @@ def public_names(package: Package) -> list[str]:
 
 
 def public_definitions(package: Package) -> list[Definition]:
-    """The functions and classes of the package that `__all__` names, wherever their files are."""
-    names = set(public_names(package))
-    return [
+    """The functions and classes of the package that `__all__` names, in its order, wherever their files are."""
+    names = public_names(package)
+    found = [
         Definition(node.name, node, str(path.relative_to(package.root)))
         for path in sorted(package.source.rglob("*.py"))
         for node in ast.parse(path.read_text()).body
         if isinstance(node, Function | ast.ClassDef) and node.name in names
     ]
+    return sorted(found, key=lambda definition: names.index(definition.name))
 
 
 def complaints(definition: Definition) -> Iterator[str]:
@@ -59,6 +60,8 @@ def complaints(definition: Definition) -> Iterator[str]:
     if not text:
         yield "has no docstring"
         return
+    if role := re.search(r":\w+:`[^`]*`", text):
+        yield f"has the Sphinx role {role[0]}, which `help()` and the site show as it stands; plain backticks do"
     if isinstance(node, ast.ClassDef):
         methods = [child for child in node.body if isinstance(child, Function) and not child.name.startswith("_")]
         for method in methods:

@@ -39,7 +39,8 @@ def build(shell: Shell) -> str:
     papers, shared = discover(), Package("shared", ROOT / "shared")
     write_pages(work / "docs", papers, shared)
     (work / "mkdocs.yml").write_text(json.dumps(configuration(work, papers, shared), indent=2))
-    python = workspace_environment(shell, "docs")
+    # ruff breaks long signatures into lines.
+    python = workspace_environment(shell, "docs", "lint")
     # The theme announces its successor's plans in a banner of many lines.
     quiet = {"NO_MKDOCS_2_WARNING": "true"}
     shell.run(python, "-m", "mkdocs", "build", "--strict", "--quiet", "--config-file", work / "mkdocs.yml", env=quiet)

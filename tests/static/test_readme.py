@@ -51,11 +51,12 @@ def test_pictures_and_links_lead_somewhere(package):
 
 
 def test_install_line_names_the_package(package):
-    assert f"pip install {package.distribution}" in sections(package)["Install"]
+    line = f"pip install {package.distribution}"
+    assert line in sections(package).get("Install", ""), f"'Install' lacks `{line}`"
 
 
 def test_quick_start_has_a_command_and_python(package):
-    quick = sections(package)["Quick start"]
+    quick = sections(package).get("Quick start", "")
     console = re.findall(r"^```console\n(.*?)^```", quick, re.MULTILINE | re.DOTALL)
     python = re.findall(r"^```python\n(.*?)^```", quick, re.MULTILINE | re.DOTALL)
     assert any(f"$ {package.distribution} " in block for block in console), "no ```console example of the command"
@@ -69,9 +70,9 @@ def test_sections_say_something(package):
 
 def test_numbers_stand_where_they_are_promised(package):
     for name in ("What was reproduced", "Speed"):
-        assert re.search(r"\d", sections(package)[name]), f"'{name}' has no number"
+        assert re.search(r"\d", sections(package).get(name, "")), f"'{name}' has no number"
 
 
 def test_citation_names_the_paper(package):
     assert package.settings["arxiv"] in text(package), "README.md does not link the paper"
-    assert "@" in sections(package)["Citation"], "no BibTeX entry"
+    assert "@" in sections(package).get("Citation", ""), "no BibTeX entry"
