@@ -32,7 +32,7 @@ def tests(session: nox.Session) -> None:
     jobs += [testing.contract_job(package, fast="--fast" in flags) for package in papers]
     jobs += [testing.unit_job(package) for package in packages]
     jobs += [testing.extras_job(package) for package in packages if package.test_extras]
-    jobs.append(testing.static_job(papers))
+    jobs += [testing.static_job(papers)] if papers else []
     for job in jobs:
         testing.report_path(job.name).unlink(missing_ok=True)
     outcomes = run_jobs(jobs)
@@ -180,10 +180,10 @@ def _flags(session: nox.Session, *known: str) -> tuple[list[str], list[str]]:
     return flags, [argument for argument in session.posargs if not argument.startswith("-")]
 
 
-def _packages(session: nox.Session, names: list[str]) -> list[Package]:
+def _packages(session: nox.Session, names: list[str], *, with_shared: bool = True) -> list[Package]:
     """The packages that a session was asked for."""
     try:
-        return select(names)
+        return select(names, with_shared=with_shared)
     except ValueError as error:
         session.error(str(error))
 
@@ -191,7 +191,7 @@ def _packages(session: nox.Session, names: list[str]) -> list[Package]:
 def _run_verb(session: nox.Session, verb: str) -> None:
     """Run one verb of every package, in turn so that each has all cores, and show all claims."""
     outcomes = []
-    for package in select(session.posargs, with_shared=False):
+    for package in _packages(session, session.posargs, with_shared=False):
 
         def work(shell: Shell, package: Package = package) -> None:
             python = environments.package_environment(shell, package, "core")
