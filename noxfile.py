@@ -74,7 +74,7 @@ def bench(session: nox.Session) -> None:
         for script in sorted(package.root.glob("benchmarks/bench_*.py")):
 
             def work(shell: Shell, package: Package = package, script: Path = script) -> None:
-                shell.run(environments.package_environment(shell, package, "extras"), script)
+                shell.run(environments.package_environment(shell, package, "bench"), script)
 
             outcomes.append(run_job(Job(f"{package.slug} {script.stem}", work)))
     _finish(session, outcomes)

@@ -61,19 +61,20 @@ def package_environment(shell: Shell, package: Package, kind: str) -> Path:
         shell: Runs the commands.
         package: Which one.
         kind: `core` holds the declared dependencies alone, `tests` the test tools as well, `extras` the
-            optional dependencies of the tests on top.
+            optional dependencies of the tests on top, `bench` the group of that name too, where there is one.
 
     Returns:
         The environment's Python.
     """
-    extras = f"[{','.join(package.test_extras)}]" if kind == "extras" and package.test_extras else ""
+    extras = f"[{','.join(package.test_extras)}]" if kind in {"extras", "bench"} and package.test_extras else ""
     arguments = ["-e", f"./{package.root.relative_to(ROOT)}{extras}"]
     if package.slug != "shared":
         arguments += ["-e", "./shared"]
     if kind != "core":
         arguments += ["--group", "pyproject.toml:test"]
-        if "test" in package.pyproject.get("dependency-groups", {}):
-            arguments += ["--group", f"{package.root.relative_to(ROOT)}/pyproject.toml:test"]
+        for group in ("test", "bench") if kind == "bench" else ("test",):
+            if group in package.pyproject.get("dependency-groups", {}):
+                arguments += ["--group", f"{package.root.relative_to(ROOT)}/pyproject.toml:{group}"]
     declared_in = [ROOT / "pyproject.toml", ROOT / "shared/pyproject.toml", package.root / "pyproject.toml"]
     return ensure(shell, f"{kind}-{package.slug}", arguments, declared_in)
 
