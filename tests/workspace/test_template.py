@@ -12,6 +12,13 @@ def test_new_package_passes_lint_and_types(workspace, skeleton):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_site_shows_the_new_package(workspace, skeleton):
+    done = workspace.nox("-s", "docs")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "running_mean" in (workspace.root / "site/my-paper/api.html").read_text()
+    assert 'href="my-paper/index.html"' in (workspace.root / "site/gallery.html").read_text()
+
+
 def test_new_package_passes_its_own_tests_and_its_author_is_told_what_is_missing(workspace, skeleton):
     done = workspace.nox("-s", "tests", "--", skeleton.name, "--fast")
     assert done.returncode != 0
