@@ -25,7 +25,7 @@ IMPORT_NAMES = {
     "sentence-transformers": {"sentence_transformers"},
     "umap-learn": {"umap"},
 }
-COMMAND_LINE, STORY, PLOTS = ("cli", "__main__"), ("demo", "reproduce"), ("plots", "plotting", "figures")
+COMMAND_LINE, STORY, PLOTS = ("cli", "verbs", "__main__"), ("demo", "reproduce"), ("plots", "plotting", "figures")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def imports(package: Package) -> list[Import]:
 
 
 def role(path: Path, package: Package) -> str:
-    """Which layer a file belongs to: `cli`, `story` (demo, reproduce), `plots`, `api` or `method`."""
+    """Which layer a file belongs to, by how its name begins: `cli` (cli, verbs), `story` (demo, reproduce), `plots`, `api` or `method`."""
     first = path.relative_to(package.source).parts[0].removesuffix(".py")
     for name, prefixes in (("cli", COMMAND_LINE), ("story", STORY), ("plots", PLOTS), ("api", ("__init__",))):
         if first.startswith(prefixes):

@@ -92,7 +92,7 @@ def test_licence_is_the_workspace_one(package):
 
 def test_tests_benchmarks_and_evidence_are_there(package):
     names = {path.name for path in package.root.glob("tests/test_*.py")}
-    assert {"test_cli.py", "test_claims.py"} <= names
+    assert {"test_cli.py", "test_claims.py"} <= names, "tests/test_cli.py and tests/test_claims.py are needed"
     assert len(names) > 2, "no tests of the method"
     assert list(package.root.glob("benchmarks/bench_*.py")), "no benchmarks/bench_*.py"
     assert (package.root / package.settings["picture"]).is_file(), (
