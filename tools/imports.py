@@ -62,7 +62,7 @@ def imports(package: Package) -> list[Import]:
 
 
 def role(path: Path, package: Package) -> str:
-    """Which layer a file belongs to, by how its name begins: `cli` (cli, verbs), `story` (demo, reproduce), `plots`, `api` or `method`."""
+    """Which layer a file belongs to, by how its name begins: `cli`, `story`, `plots`, `api`, else `method`."""
     first = path.relative_to(package.source).parts[0].removesuffix(".py")
     for name, prefixes in (("cli", COMMAND_LINE), ("story", STORY), ("plots", PLOTS), ("api", ("__init__",))):
         if first.startswith(prefixes):
