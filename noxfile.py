@@ -102,14 +102,14 @@ def types(session: nox.Session) -> None:
         def work(shell: Shell) -> None:
             ty = environments.workspace_environment(shell, "types").with_name("ty")
             python = environments.package_environment(shell, package, "extras")
-            shell.run(ty, "check", "--python", python.parent.parent, package.source)
+            shell.run(ty, "check", "--output-format", "concise", "--python", python.parent.parent, package.source)
 
         return Job(package.slug, work)
 
     def own(shell: Shell) -> None:
         ty = environments.workspace_environment(shell, "types").with_name("ty")
         python = environments.workspace_environment(shell, "dev", "test")
-        shell.run(ty, "check", "--python", python.parent.parent, "noxfile.py", "tools")
+        shell.run(ty, "check", "--output-format", "concise", "--python", python.parent.parent, "noxfile.py", "tools")
 
     jobs = [job(package) for package in _packages(session, session.posargs)]
     _finish(session, run_jobs(jobs if session.posargs else [*jobs, Job("workspace", own)]))
