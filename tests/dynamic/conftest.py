@@ -19,7 +19,7 @@ class Installation:
     """A package as it is installed: runs its command and its Python in a folder that is empty at first."""
 
     def __init__(self, package, python, folder):
-        self.package, self.python, self.folder = package, Path(python), folder
+        self.package, self.python, self.folder = package, Path(python).absolute(), folder
         self.program = str(self.python.with_name(package.distribution))
         self.env = {
             **{name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}},
