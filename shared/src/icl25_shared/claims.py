@@ -195,16 +195,17 @@ def claims_table(claims: Sequence[Claim], title: str) -> Table:
     Returns:
         A ``rich.table.Table``.
     """
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     held = sum(claim.holds for claim in claims)
-    table = Table(title=escape(title), title_justify="left", caption=f"{held} of {len(claims)} claims hold")
+    table = Table(title=Text(title), title_justify="left", caption=f"{held} of {len(claims)} claims hold")
     for heading in _HEADINGS:
         table.add_column(heading, overflow="fold")
     for claim in claims:
-        verdict = "[green]yes[/green]" if claim.holds else "[bold red]no[/bold red]"
-        table.add_row(*(escape(cell) for cell in _cells(claim)), verdict)
+        # Texts, not markup: a console may have markup switched off, and a statement may hold brackets.
+        verdict = Text("yes", style="green") if claim.holds else Text("no", style="bold red")
+        table.add_row(*(Text(cell) for cell in _cells(claim)), verdict)
     return table
 
 

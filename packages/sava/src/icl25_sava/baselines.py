@@ -126,7 +126,7 @@ class LAVA(SAVA):
         raise NotImplementedError("LAVA solves one problem over all rows: use SAVA to add rows")
 
     def _settings(self) -> Settings:
-        return Settings(**{**super()._settings().__dict__, "batch_size": None})
+        return Settings(**{**super()._settings().__dict__, "batch_size": None, "batching": "sequential"})
 
 
 class BatchwiseLAVA(SAVA):

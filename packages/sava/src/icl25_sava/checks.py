@@ -22,7 +22,7 @@ def warn_about_classes(
     counts = np.bincount(y, minlength=len(classes))
     if np.count_nonzero(val_counts) == 1 and len(classes) > 1:
         warnings.warn(
-            f"y_val has the single class {classes[yv[0]]!r}: the label term is the same for all rows of a class",
+            f"y_val has the single class {str(classes[yv[0]])!r}: the label term is the same for all rows of a class",
             UserWarning,
             stacklevel=stacklevel,
         )

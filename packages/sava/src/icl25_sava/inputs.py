@@ -64,10 +64,14 @@ class Rows:
 
     def handle(self, index: np.ndarray) -> MappedRows | np.ndarray:
         """What a worker needs to get at the rows ``index``: their place on disk where there is one, else the rows."""
-        base = self.array
-        if isinstance(base, np.memmap) and base.filename is not None and base.flags.c_contiguous:
-            return MappedRows(str(base.filename), base.dtype.str, base.offset, base.shape, index)
-        return self.take(index)
+        array = self.array
+        if not (isinstance(array, np.memmap) and array.filename is not None and array.flags.c_contiguous):
+            return self.take(index)
+        whole = array
+        while isinstance(whole.base, np.memmap):
+            whole = whole.base
+        offset = whole.offset + array.ctypes.data - whole.ctypes.data  # a view's own offset is that of the whole
+        return MappedRows(str(array.filename), array.dtype.str, offset, array.shape, index)
 
 
 def read_rows(X: Any, name: str, labels: Any = None) -> tuple[Rows, Any]:
@@ -284,7 +288,7 @@ def encode_labels(labels: np.ndarray, classes: np.ndarray, name: str) -> Integer
     ids = order[position]
     unknown = classes[ids] != labels
     if unknown.any():
-        raise ValueError(f"{name} has the label {labels[unknown][0]!r}, which is not among the known classes")
+        raise ValueError(f"{name} has the label {str(labels[unknown][0])!r}, which is not among the known classes")
     return ids
 
 

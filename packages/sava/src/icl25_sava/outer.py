@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import ot
 from jaxtyping import Float
 
 __all__ = ["harm_scores", "outer_plan"]
@@ -30,6 +29,8 @@ def outer_plan(batch_costs: Float[np.ndarray, "kt kv"], reg: float = 1e-2) -> Fl
         raise ValueError(f"outer_reg must be positive, got {reg}")
     if not np.isfinite(batch_costs).all():
         raise ValueError("a batch cost is not finite")
+    import ot  # brings every array library that is installed: only where it is needed
+
     n, m = batch_costs.shape
     scale = np.abs(batch_costs).max()
     if scale == 0 or n == 1 or m == 1:  # with one batch on a side the marginals leave one plan only

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-import ot
 from jaxtyping import Float, Integer
 from threadpoolctl import ThreadpoolController
 
@@ -237,6 +236,8 @@ def _potentials(C: np.ndarray, start: float, recipe: Recipe) -> Potentials:
 
 def _plan_cost(C: np.ndarray, C_plan: np.ndarray) -> float:
     """<P, C> with P the Sinkhorn plan of C_plan / max C_plan at regularisation 0.1."""
+    import ot  # brings every array library that is installed: only where it is needed
+
     top = float(C_plan.max())
     if top == 0:
         return float(C.mean(dtype=np.float64))

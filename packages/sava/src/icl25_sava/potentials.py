@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import ot
 from jaxtyping import Float, Real
 
 __all__ = ["Potentials", "annealed_potentials", "annealing_schedule", "emd_potentials", "sinkhorn_potentials"]
@@ -191,7 +190,7 @@ class _BackendSweep:
     """The sweep for PyTorch, JAX and any other array library that POT knows; works on stacks of problems."""
 
     def __init__(self, C: Any, log_a: Any, log_b: Any) -> None:
-        self.nx = ot.backend.get_backend(C)
+        self.nx = _backend(C)
         self.C, self.log_a, self.log_b = C, log_a, log_b
 
     def zeros(self) -> tuple[Any, Any]:
@@ -238,6 +237,8 @@ def sinkhorn_potentials(
     """
     if not (math.isfinite(eps) and eps > 0):
         raise ValueError(f"eps must be positive and finite, got {eps}")
+    import ot
+
     C, log_a, log_b = _checked(np.asarray(C, np.float64), a, b)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # POT's own, reworded below
@@ -280,6 +281,8 @@ def emd_potentials(
 
     Source: Bonneel et al. 2011; solved by POT.
     """
+    import ot
+
     C, log_a, log_b = _checked(np.asarray(C, np.float64), a, b)
     _, log = ot.emd(np.exp(log_a), np.exp(log_b), C, numItermax=max_iter, log=True)
     if log["warning"] is not None:
@@ -292,32 +295,38 @@ def _centred(f: np.ndarray, g: np.ndarray, log_a: np.ndarray, log_b: np.ndarray)
     return Potentials(f + shift, g - shift)
 
 
+def _backend(C: Any) -> Any:
+    """POT's functions for the library of an array; POT brings every array library that is installed, so it comes late."""
+    import ot
+
+    return ot.backend.get_backend(C)
+
+
 def _checked(C: Any, a: Any, b: Any) -> tuple[Any, Any, Any]:
     """The cost as a floating array of its own library, and the logarithms of both weights."""
-    nx = ot.backend.get_backend(C)
     if len(C.shape) != 2 or min(C.shape) == 0:
         raise ValueError(f"C must be a non-empty matrix (n, m), got shape {tuple(C.shape)}")
     if isinstance(C, np.ndarray):
-        if C.dtype not in (np.float32, np.float64):
-            C = C.astype(np.float64)
-        C = np.ascontiguousarray(C)
+        C = np.ascontiguousarray(C, C.dtype if C.dtype in (np.float32, np.float64) else np.float64)
     # A sum is finite only where all its terms are; it may also overflow, which is then looked at closely.
-    if not math.isfinite(float(nx.sum(C))):
-        bad = ~np.isfinite(nx.to_numpy(C))
+    if not math.isfinite(float(C.sum())):
+        bad = ~np.isfinite(C if isinstance(C, np.ndarray) else _backend(C).to_numpy(C))
         if bad.any():
             i, j = np.argwhere(bad)[0]
             raise ValueError(f"C has {int(bad.sum())} values that are NaN or infinite, first at row {i}, column {j}")
-    return C, _log_weights(a, C.shape[0], "a", C, nx), _log_weights(b, C.shape[1], "b", C, nx)
+    return C, _log_weights(a, C.shape[0], "a", C), _log_weights(b, C.shape[1], "b", C)
 
 
-def _log_weights(weights: Any, n: int, name: str, C: Any, nx: Any) -> Any:
+def _log_weights(weights: Any, n: int, name: str, C: Any) -> Any:
     if weights is None:
-        return nx.full((n,), -math.log(n), type_as=C)
-    values = np.asarray(nx.to_numpy(weights) if not isinstance(weights, np.ndarray) else weights, np.float64)
-    if values.shape != (n,):
-        raise ValueError(f"{name} must have shape ({n},), got {values.shape}")
-    if not (np.isfinite(values).all() and (values > 0).all()):
-        raise ValueError(f"{name} must be positive and finite")
-    if abs(values.sum() - 1) > 1e-4:
-        raise ValueError(f"{name} must sum to 1, got {values.sum():.6g}")
-    return nx.from_numpy(np.log(values / values.sum()), type_as=C)
+        logs = np.full(n, -math.log(n))
+    else:
+        values = np.asarray(weights if isinstance(weights, np.ndarray) else _backend(C).to_numpy(weights), np.float64)
+        if values.shape != (n,):
+            raise ValueError(f"{name} must have shape ({n},), got {values.shape}")
+        if not (np.isfinite(values).all() and (values > 0).all()):
+            raise ValueError(f"{name} must be positive and finite")
+        if abs(values.sum() - 1) > 1e-4:
+            raise ValueError(f"{name} must sum to 1, got {values.sum():.6g}")
+        logs = np.log(values / values.sum())
+    return logs.astype(C.dtype) if isinstance(C, np.ndarray) else _backend(C).from_numpy(logs, type_as=C)

@@ -30,6 +30,7 @@ from icl25_sava.store import DiskLedger, Ledger, MemoryLedger, Segment, Store
 __all__ = ["Settings", "Valuation"]
 
 _LEDGER_BYTES = 1 << 29  # solutions that would take more memory than this go to a temporary folder
+_DRIFT_ROWS = 30  # the mean of fewer rows of a class says little about drift
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,7 @@ class Valuation:
         sample = self._class_sample(train, segment.y, len(known), len(self.segments))
         if len(unseen):
             self._add_classes(known, sample)
-        new_means = _means(sample)
+        new_means = _means([rows if len(rows) >= _DRIFT_ROWS else rows[:0] for rows in sample])
         if not ignored:
             warn_about_drift(self.means, new_means, _means(self._val_by_class()))
         self.segments.append(segment)
@@ -202,6 +203,10 @@ class Valuation:
             self.store.save_classes(self.W, self.classes)
             self.store.add_segment(segment)
         self._solve(train, segment, first=self.n_batches - len(segment.batches))
+
+    def set_workers(self, n_jobs: int | None) -> None:
+        """Change the number of workers of later calls."""
+        self.settings = Settings(**{**self.settings.__dict__, "n_jobs": n_jobs})
 
     @property
     def n_batches(self) -> int:

@@ -1,0 +1,349 @@
+"""The verbs of the command line: read, value, write, and say what came out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from icl25_shared import InputError, Output, to_jsonable
+from rich.table import Table
+
+from icl25_sava import workflows
+from icl25_sava.sava import SAVA, dataset_distance
+from icl25_sava.selection import prune_mask
+from icl25_sava.store import Store
+from icl25_sava.tables import read_values, write_kept, write_values
+
+if TYPE_CHECKING:
+    from icl25_sava import cli
+
+_SHOWN = 10
+
+
+def run_value(flags: cli.Value) -> Output:
+    """Value the rows of a file."""
+    out = _output(flags.out, Path("values.parquet"), flags.force)
+    options = flags.options()
+    store = _prepare_store(flags)
+    train, val = workflows.read_pair(flags.reading(), flags.train, flags.val, labels=flags.lambda_y != 0)
+    n_jobs = workflows.workers(flags.jobs, len(train), len(val))
+    model = workflows.make_method(flags.method, {**options, "store": store, "n_jobs": n_jobs})
+    model.fit(workflows.images(train), train.y, workflows.images(val), val.y)
+    if store is not None:
+        workflows.store_ids(store, train.ids, val_ids=val.ids, reading=flags.reading())
+    return _write(model, train.ids, val.ids, out, flags.force, flags.method)
+
+
+def run_add(flags: cli.Add) -> Output:
+    """Value new rows beside the old ones."""
+    out = _output(flags.out, Path("values.parquet"), flags.force)
+    kept = workflows.stored_ids(flags.store)
+    reading = workflows.Reading(
+        *(new if new is not None else old for new, old in zip(flags.reading(), kept.reading, strict=True))
+    )
+    model = SAVA.load(flags.store, device=flags.device, verbose=0 if flags.quiet else 1)
+    pending, n_known = model.valuation_.pending, len(kept.train)
+    if pending and len(model.valuation_.segments) == 1:
+        raise InputError(f"the first run of {flags.store} is not complete: finish it with `value --store ... --resume`")
+    if pending and not flags.resume:
+        raise InputError(
+            f"an `add` to {flags.store} broke off with {len(pending)} batches to go: repeat it with --resume"
+        )
+    if flags.resume and not pending:
+        raise InputError(f"nothing to resume in {flags.store}: it is complete")
+    data = reading.read(flags.new)
+    if data.y is None and model.lambda_y != 0:
+        raise InputError(f"{flags.new}: no labels: name their column with --label")
+    if pending:  # the broken run may or may not have kept the new ids
+        n_known = sum(len(segment) for segment in model.valuation_.segments[:-1])
+    known = kept.train[:n_known]
+    ids = np.concatenate([known, workflows.new_ids(known, data, reading.id_column)])
+    model.valuation_.set_workers(workflows.workers(flags.jobs, len(data), len(kept.val)))
+    model.partial_fit(workflows.images(data), data.y)
+    workflows.store_ids(flags.store, ids, reading=reading)
+    return _write(model, ids, kept.val, out, flags.force, "sava")
+
+
+def run_prune(flags: cli.Prune) -> Output:
+    """Choose the rows to keep."""
+    out = _output(flags.out, Path("kept.csv"), flags.force)
+    chosen = {"fraction": flags.fraction, "threshold": flags.threshold, "keep": flags.keep}
+    given = [f"--{name}" for name, option in chosen.items() if option is not None]
+    if len(given) != 1:
+        raise InputError(f"give exactly one of --fraction, --threshold and --keep, found {', '.join(given) or 'none'}")
+    table = read_values(flags.values)
+    if flags.per_class and "label" not in table:
+        raise InputError(f'{flags.values} has no column "label", which --per-class needs')
+    mask = prune_mask(
+        table["value"].to_numpy(np.float64),
+        fraction=flags.fraction,
+        threshold=flags.threshold,
+        n=flags.keep,
+        labels=table["label"].to_numpy() if flags.per_class else None,
+    )
+    write_kept(out, table["id"].to_numpy()[~mask], flags.force)
+    data: dict[str, Any] = {"rows": len(table), "kept": int((~mask).sum()), "pruned": int(mask.sum()), "out": str(out)}
+    view: list[Any] = [f"kept {data['kept']:,} of {len(table):,} rows, pruned {data['pruned']:,}: ids in {out}"]
+    if "label" in table:
+        counts = table.assign(pruned=mask).groupby("label")["pruned"].agg(["size", "sum"])
+        data["per_class"] = {str(label): {"rows": int(n), "pruned": int(k)} for label, n, k in counts.itertuples()}
+        rows = [(str(label), f"{n:,}", f"{k:,}", f"{k / n:.0%}") for label, n, k in counts.itertuples()]
+        view.insert(0, _table("Pruned rows per class", ["class", "rows", "pruned", "share"], rows[:30]))
+    return Output(to_jsonable(data), view)
+
+
+def run_evaluate(flags: cli.Evaluate) -> Output:
+    """Measure detection."""
+    table = read_values(flags.values)
+    values, mask = _known(table, flags.truth, flags.audit)
+    summary = workflows.detection_summary(values, mask)
+    rows = [
+        (f"{p['share']:.0%}", f"{p['inspected']:,}", f"{p['found']:.1%}", f"{p['precision']:.1%}")
+        for p in summary["curve"]
+    ]
+    view: list[Any] = [
+        _table(
+            f"{summary['n_bad']:,} bad rows among {summary['n']:,} known ones: AUC {summary['auc']:.4f}",
+            ["inspected, worst first", "rows", "of the bad rows found", "bad among inspected"],
+            rows,
+        )
+    ]
+    if flags.out is not None:
+        from icl25_sava.evaluation import detection_curve
+        from icl25_sava.plots import plot_detection
+
+        figure = plot_detection({"values": detection_curve(values, mask)})
+        summary["picture"] = _save(figure, flags.out, "detection.png", flags.force)
+        view.append(f"picture in {summary['picture']}")
+    return Output(to_jsonable(summary), view)
+
+
+def run_distance(flags: cli.Distance) -> Output:
+    """Measure the distance."""
+    first, second = workflows.read_pair(flags.reading(), flags.first, flags.second, labels=flags.lambda_y != 0)
+    n_jobs = workflows.workers(flags.jobs, len(first), len(second))
+    model = workflows.make_method("sava", {**flags.options(), "n_jobs": n_jobs})
+    distance = dataset_distance(
+        workflows.images(first), first.y, workflows.images(second), second.y, debias=flags.debias, model=model
+    )
+    data = {"distance": distance, "debiased": flags.debias, "rows": [len(first), len(second)]}
+    kind = "debiased distance" if flags.debias else "distance"
+    return Output(to_jsonable(data), [f"{kind} between {flags.first} and {flags.second}: {distance:.6g}"])
+
+
+def run_compare(flags: cli.Compare) -> Output:
+    """Run the methods."""
+    names = [name.strip() for name in flags.methods.split(",") if name.strip()]
+    unknown = [name for name in names if name not in workflows.METHODS]
+    if unknown or not names:
+        raise InputError(f"--methods: expected some of {', '.join(workflows.METHODS)}, found {flags.methods!r}")
+    if (flags.truth is None) != (flags.audit is None):
+        raise InputError("--truth and --audit belong together: the column, and the file that has it")
+    train, val = workflows.read_pair(flags.reading(), flags.train, flags.val, labels=flags.lambda_y != 0)
+    known = None
+    if flags.audit is not None and flags.truth is not None:
+        known = workflows.read_flags(_existing(flags.audit), flags.truth, train.ids)
+    table, values = workflows.compare_methods(train, val, names, {**flags.options(), **({"n_jobs": flags.jobs} if flags.jobs else {})})
+    if known is not None:
+        ids = train.ids.astype(str)
+        place = pd.Series(np.arange(len(ids)), index=ids)[known.index].to_numpy()
+        table["auc"] = [
+            workflows.detection_summary(values[name][place], known.to_numpy())["auc"] for name in table["method"]
+        ]
+    columns = ["method", "seconds", f"rank correlation with {names[0]}"] + (["AUC"] if known is not None else [])
+    rows = [
+        (r.method, f"{r.seconds:.2f}", f"{r.rank_correlation:.3f}", *([f"{r.auc:.4f}"] if known is not None else []))
+        for r in table.itertuples()
+    ]
+    view: list[Any] = [_table(f"{len(train):,} training rows, {len(val):,} validation rows", columns, rows)]
+    data: dict[str, Any] = {"methods": table.to_dict("records")}
+    if flags.out is not None:
+        out = _output(flags.out, flags.out, flags.force)
+        from icl25_shared import atomic_path
+
+        with atomic_path(out, force=flags.force) as path:
+            frame = pd.DataFrame({"id": train.ids, **values})
+            frame.to_csv(path, index=False) if out.suffix == ".csv" else frame.to_parquet(path, index=False)
+        data["out"] = str(out)
+        view.append(f"values of each method in {out}")
+    return Output(to_jsonable(data), view)
+
+
+def run_plot(flags: cli.Plot) -> Output:
+    """Draw."""
+    from icl25_sava import plots
+    from icl25_sava.evaluation import detection_curve
+
+    out = flags.out if flags.out is not None else Path("plots")
+    table = read_values(flags.values)
+    values = table["value"].to_numpy(np.float64)
+    made = []
+    if flags.truth is not None:
+        known_values, mask = _known(table, flags.truth, flags.audit)
+        figure = plots.plot_detection({"values": detection_curve(known_values, mask)})
+        made.append(_save(figure, out, "detection.png", flags.force))
+        made.append(_save(plots.plot_histogram(known_values, mask), out, "histogram.png", flags.force))
+    elif "label" in table:
+        figure = plots.plot_histogram(values, table["label"].to_numpy())
+        made.append(_save(figure, out, "histogram.png", flags.force))
+    if flags.store is not None:
+        model = SAVA.load(flags.store)
+        if model.valuation_.pending:
+            raise InputError(f"the store {flags.store} is not complete")
+        figure = plots.plot_batches(model.batch_costs_, model.outer_plan_)
+        made.append(_save(figure, out, "batches.png", flags.force))
+    if (flags.train is None) != (flags.val is None):
+        raise InputError("--train and --val belong together: the worst rows are shown beside validation rows")
+    if flags.train is not None and flags.val is not None:
+        made.append(_save(_worst(flags, table), out, "worst.png", flags.force))
+    if not made:
+        raise InputError("nothing to draw: the table has no labels; give --truth, --store, or --train and --val")
+    return Output({"pictures": made}, [f"wrote {picture}" for picture in made])
+
+
+def run_info(flags: cli.Info) -> Output:
+    """Describe the store."""
+    store = Store(flags.store)
+    meta = store.meta
+    n_batches = sum(segment["n_batches"] for segment in meta["segments"])
+    done = len(store.ledger.done())
+    data = {
+        "store": str(flags.store),
+        "complete": done >= n_batches,
+        "rows": sum(segment["n_rows"] for segment in meta["segments"]),
+        "calls": len(meta["segments"]),
+        "batches": n_batches,
+        "batches_done": done,
+        "validation_rows": meta["n_validation"],
+        "features": meta["n_features"],
+        "classes": store.classes().tolist(),
+        "seed": meta["seed"],
+        "config": meta["config"],
+        "package": meta["package"],
+    }
+    state = "complete" if data["complete"] else f"{done} of {n_batches} batches done; go on with --resume"
+    rows = [
+        ("state", state),
+        ("training rows", f"{data['rows']:,} in {data['calls']} call(s)"),
+        ("validation rows", f"{data['validation_rows']:,}"),
+        ("features", f"{data['features']:,}"),
+        ("classes", f"{len(data['classes'])}: {', '.join(map(str, data['classes'][:12]))}"),
+        ("seed", str(data["seed"])),
+        *((name, str(value)) for name, value in data["config"].items()),
+    ]
+    return Output(to_jsonable(data), [_table(str(flags.store), ["", ""], rows)])
+
+
+def _prepare_store(flags: cli.Value) -> Path | None:
+    if flags.store is None:
+        if flags.resume:
+            raise InputError("--resume goes on with the run of a store: name it with --store")
+        return None
+    if flags.method != "sava":
+        raise InputError(f"--store is for --method sava, found {flags.method}")
+    store = Store(flags.store)
+    if store.exists and not flags.resume:
+        if not flags.force:
+            raise InputError(f"the store {flags.store} exists: --resume goes on with it, --force begins anew")
+        store.remove()
+    return flags.store
+
+
+def _output(out: Path | None, default: Path, force: bool) -> Path:
+    """The path to write to, refused before the work begins where it cannot be written after it."""
+    path = default if out is None else out
+    if path.is_dir():
+        raise InputError(f"--out {path} is a folder, expected a file such as {path / default.name}")
+    if path.exists() and not force:
+        raise InputError(f"--out {path} exists: --force replaces it")
+    known = (".parquet", ".pq", ".csv", ".npy", ".txt") if default.suffix == ".csv" else (".parquet", ".pq", ".csv")
+    if path.suffix.lower() not in known:
+        raise InputError(f"--out {path}: expected a name that ends in one of {', '.join(known)}")
+    return path
+
+
+def _write(model: Any, ids: np.ndarray, val_ids: np.ndarray, out: Path, force: bool, method: str) -> Output:
+    table = workflows.value_table(model, ids, val_ids)
+    write_values(out, table, force)
+    worst = table.iloc[model.ranking_[:_SHOWN]]
+    data: dict[str, Any] = {
+        "out": str(out),
+        "method": method,
+        "rows": len(table),
+        "validation_rows": len(val_ids),
+        "classes": len(model.classes_),
+        "worst": worst.to_dict("records"),
+    }
+    if hasattr(model, "distance_"):
+        data |= {"distance": model.distance_, "batches": list(model.batch_costs_.shape)}
+    columns = ["rank", "id", "label", "value"] + (["nearest validation id"] if "nearest_id" in table else [])
+    rows = [
+        (str(r.rank), str(r.id), str(r.label), f"{r.value:.4g}", *([str(r.nearest_id)] if "nearest_id" in table else []))
+        for r in worst.itertuples()
+    ]
+    view = [
+        _table(f"The {len(rows)} worst of {len(table):,} rows", columns, rows),
+        f"values of all rows in {out} (higher is better)",
+    ]
+    return Output(to_jsonable(data), view)
+
+
+def _known(table: pd.DataFrame, truth: str, audit: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    source = table if audit is None else _existing(audit)
+    flags = workflows.read_flags(source, truth, table["id"].to_numpy())
+    values = pd.Series(table["value"].to_numpy(np.float64), index=table["id"].astype(str))
+    mask = flags.to_numpy()
+    if mask.all() or not mask.any():
+        raise InputError(f'column "{truth}" marks {"all" if mask.all() else "none"} of the known rows as bad')
+    return values[flags.index].to_numpy(), mask
+
+
+def _existing(path: Path) -> Path:
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file")
+    return path
+
+
+def _worst(flags: cli.Plot, table: pd.DataFrame) -> Any:
+    from icl25_sava.plots import plot_worst
+
+    if flags.train is None or flags.val is None or "nearest_id" not in table:
+        raise InputError(f'{flags.values} has no column "nearest_id": the method knows no nearest rows')
+    train, val = workflows.read_pair(flags.reading(), flags.train, flags.val)
+    shape = train.image_shape
+    if flags.image_shape is not None:
+        try:
+            shape = tuple(int(part) for part in flags.image_shape.lower().split("x"))
+        except ValueError:
+            raise InputError(f"--image-shape: expected HxW or HxWxC, found {flags.image_shape!r}") from None
+    if shape is None:
+        raise InputError("the rows are no images: give --image-shape HxW or HxWxC")
+    if len(train) != len(table):
+        raise InputError(f"{flags.values} has {len(table):,} rows, {flags.train} has {len(train):,}")
+    places = pd.Series(np.arange(len(val)), index=val.ids.astype(str))
+    nearest = places.reindex(table["nearest_id"].astype(str))
+    if nearest.isna().any():
+        raise InputError(f"{flags.val} lacks validation ids that {flags.values} names")
+    values = table["value"].to_numpy(np.float64)
+    return plot_worst(train.X, train.y, values, nearest.to_numpy(np.int64), val.X, val.y, shape)
+
+
+def _save(figure: Any, folder: Path, name: str, force: bool) -> str:
+    from icl25_shared import atomic_path
+
+    if folder.is_file():
+        raise InputError(f"--out {folder} is a file, expected a folder")
+    with atomic_path(folder / name, force=force) as path:
+        figure.savefig(path, dpi=150)
+    return str(folder / name)
+
+
+def _table(title: str, columns: list[str], rows: list[tuple[str, ...]]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=any(columns))
+    for column in columns:
+        table.add_column(column, justify="right" if column not in {"", "id", "label", "class", "method"} else "left")
+    for row in rows:
+        table.add_row(*row)
+    return table
