@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Num, Shaped
 
 __all__ = ["Corrupted", "Kind", "corrupt"]
 
@@ -30,14 +30,14 @@ class Corrupted(NamedTuple):
 
 
 def corrupt(
-    X: Float[np.ndarray, "n d"],
-    y: Shaped[np.ndarray, " n"],
-    kind: Kind = "labels",
+    X: Num[np.ndarray, "n d"],
+    y: Shaped[np.ndarray, " m"],
+    kind: str = "labels",
     fraction: float = 0.3,
     random_state: int | np.random.Generator | None = None,
     *,
     image_shape: tuple[int, ...] | None = None,
-    value_range: tuple[float, float] = (0.0, 1.0),
+    value_range: tuple[float | int, float | int] = (0.0, 1.0),
     target: Any = None,
     base: Any = None,
     strength: float = 0.5,
@@ -49,7 +49,7 @@ def corrupt(
     Args:
         X: (n, d) features, floating point.
         y: (n,) labels of any dtype.
-        kind: What is done to the chosen rows:
+        kind: What is done to the chosen rows, one of `Kind`:
             ``"labels"``: the label becomes one of the *other* classes, each as likely;
             ``"features"``: Gaussian noise on every feature, the label stays;
             ``"trojan"``: fresh Gaussian noise on a square in the lower right of the image (rows and columns 18 to 27
@@ -125,7 +125,7 @@ def corrupt(
 
 
 def _check(
-    X: np.ndarray, y: np.ndarray, kind: str, fraction: float, value_range: tuple[float, float], strength: float
+    X: np.ndarray, y: np.ndarray, kind: str, fraction: float, value_range: tuple[float | int, float | int], strength: float
 ) -> None:
     """Refuse what no kind of corruption can use."""
     if kind not in get_args(Kind):

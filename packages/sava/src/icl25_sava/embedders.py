@@ -63,7 +63,7 @@ class Embedder:
         """Whether rows pass unchanged."""
         return self._prepare is None
 
-    def fit(self, X_val: Num[np.ndarray, "m d"], y_val: Shaped[np.ndarray, " m"] | None = None) -> Embedder:
+    def fit(self, X_val: Num[np.ndarray, "m d"], y_val: Shaped[np.ndarray, " k"] | None = None) -> Embedder:
         """Fit on the validation set alone; what is fitted already stays as it is.
 
         Args:
@@ -149,7 +149,8 @@ def make_embedder(
         spec: None (features as they are); a scikit-learn transformer (a fitted one is used as it is, of another a clone
             is fitted on validation); a callable from (b, d) to (b, k); or a string: ``"standardize"``, ``"pca:32"``,
             ``"lda"``, ``"logits"`` (decision function of a logistic regression on standardised features), ``"mlp"`` or
-            ``"mlp:64"`` (hidden activations of a network on standardised features), ``"torch:module.attribute"`` (a
+            ``"mlp:64"`` (hidden activations of a network; bring features to a scale of about 1 first), several of these
+            in a row (``"standardize+mlp"``, ``"pca:32+mlp"``), ``"torch:module.attribute"`` (a
             module, or a function or class that makes one), perhaps with ``":w.safetensors"`` or ``":w.pt"`` behind,
             ``"torch:model.pt"`` (TorchScript), ``"timm:NAME:weights.safetensors"``.
         random_state: Seed of what is fitted.
@@ -198,6 +199,9 @@ def make_embedder(
 
 def _named(spec: str, kind: str, rest: str, seed: int) -> Prepare:
     """What a plain name fits."""
+    if "+" in spec:
+        parts = [part.partition(":") for part in spec.split("+")]
+        return partial(_fit_chain, [_named(f"{name}{colon}{more}", name, more, seed) for name, colon, more in parts])
     if kind == "standardize" and not rest:
         return _fit_scaler
     if kind == "pca" and rest:
@@ -268,13 +272,29 @@ def _logits(model: Any, X: np.ndarray) -> np.ndarray:
 
 def _fit_mlp(spec: str, units: int, seed: int, X_val: np.ndarray, y_val: np.ndarray | None) -> Transform:
     y_val = _classes_needed(spec, y_val)
-    scaler = StandardScaler().fit(X_val)
-    model = MLPClassifier((units,), max_iter=_ITERATIONS, random_state=seed).fit(scaler.transform(X_val), y_val)
-    return partial(_hidden, scaler, model.coefs_[0], model.intercepts_[0])
+    model = MLPClassifier((units,), max_iter=_ITERATIONS, random_state=seed).fit(X_val, y_val)
+    return partial(_hidden, model.coefs_[0], model.intercepts_[0])
 
 
-def _hidden(scaler: StandardScaler, weights: np.ndarray, bias: np.ndarray, X: np.ndarray) -> np.ndarray:
-    return np.maximum(scaler.transform(X) @ weights + bias, 0)
+def _hidden(weights: np.ndarray, bias: np.ndarray, X: np.ndarray) -> np.ndarray:
+    return np.maximum(X @ weights + bias, 0)
+
+
+def _fit_chain(
+    parts: list[Callable[[np.ndarray, np.ndarray | None], Transform]], X_val: np.ndarray, y_val: np.ndarray | None
+) -> Transform:
+    """Each part is fitted on what the parts before it make of the validation rows."""
+    transforms = []
+    for part in parts:
+        transforms.append(part(X_val, y_val))
+        X_val = transforms[-1](X_val)
+    return partial(_apply_chain, transforms)
+
+
+def _apply_chain(transforms: list[Transform], X: np.ndarray) -> np.ndarray:
+    for transform in transforms:
+        X = transform(X)
+    return X
 
 
 def _transformer(spec: Any, name: str, X_val: np.ndarray, y_val: np.ndarray | None) -> Transform:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Int, Num, Shaped
+from jaxtyping import Bool, Int, Num, Shaped
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
@@ -15,7 +15,7 @@ __all__ = ["detection_auc", "detection_curve", "most_suspicious", "pruning_curve
 
 
 def _checked(
-    values: Num[np.ndarray, " n"], mask: Shaped[np.ndarray, " n"]
+    values: Shaped[np.ndarray, " n"], mask: Shaped[np.ndarray, " m"]
 ) -> tuple[np.ndarray, Bool[np.ndarray, " n"]]:
     """Values as float64 and the mask as booleans, or an error that says what is wrong with them."""
     values, mask = np.asarray(values, dtype=np.float64), np.asarray(mask)
@@ -38,7 +38,7 @@ def _check_finite(values: Num[np.ndarray, " n"]) -> None:
         raise ValueError(f"values has {bad.sum()} non-finite entries, first at row {bad.argmax()}")
 
 
-def detection_curve(values: Num[np.ndarray, " n"], mask: Shaped[np.ndarray, " n"]) -> pd.DataFrame:
+def detection_curve(values: Shaped[np.ndarray, " n"], mask: Shaped[np.ndarray, " m"]) -> pd.DataFrame:
     """Bad rows found when rows are inspected from the lowest value up.
 
     Rows of equal value count in expectation over their order, so that a constant valuation gives the random line.
@@ -74,7 +74,7 @@ def detection_curve(values: Num[np.ndarray, " n"], mask: Shaped[np.ndarray, " n"
     )
 
 
-def detection_auc(values: Num[np.ndarray, " n"], mask: Shaped[np.ndarray, " n"]) -> float:
+def detection_auc(values: Shaped[np.ndarray, " n"], mask: Shaped[np.ndarray, " m"]) -> float:
     """Chance that a bad row has a lower value than a good one (ROC AUC; ties count one half).
 
     Args:
@@ -95,12 +95,12 @@ def detection_auc(values: Num[np.ndarray, " n"], mask: Shaped[np.ndarray, " n"])
 
 def pruning_curve(
     model: Any,
-    X: Float[np.ndarray, "n d"],
-    y: Shaped[np.ndarray, " n"],
-    values: Num[np.ndarray, " n"],
-    X_test: Float[np.ndarray, "t d"],
+    X: Num[np.ndarray, "n d"],
+    y: Shaped[np.ndarray, " m"],
+    values: Shaped[np.ndarray, " k"],
+    X_test: Num[np.ndarray, "t d"],
     y_test: Shaped[np.ndarray, " t"],
-    fractions: Sequence[float] = (0.0, 0.1, 0.2, 0.3, 0.4),
+    fractions: Sequence[float | int] = (0.0, 0.1, 0.2, 0.3, 0.4),
     random_state: int | np.random.Generator | None = None,
     *,
     n_random: int = 3,
@@ -157,7 +157,7 @@ def pruning_curve(
     return pd.DataFrame(rows, columns=["fraction", "n_kept", "accuracy", "random"])
 
 
-def most_suspicious(values: Num[np.ndarray, " n"], y: Shaped[np.ndarray, " n"], per_class: int = 10) -> pd.DataFrame:
+def most_suspicious(values: Shaped[np.ndarray, " n"], y: Shaped[np.ndarray, " m"], per_class: int = 10) -> pd.DataFrame:
     """The lowest-valued rows of every class.
 
     Args:

@@ -80,7 +80,7 @@ def plot_detection(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figur
     """
     if not curves:
         raise ValueError("curves is empty, expected one table per method")
-    figure, axes = _figure(6, 4)
+    figure, axes = _figure(6.0, 4.0)
     first = next(iter(curves.values()))
     share = first["inspected"] / first["inspected"].iloc[-1]
     axes.plot(share, first["oracle"], color=_GREY, lw=1.2, ls=(0, (4, 2)), label="oracle")
@@ -105,7 +105,7 @@ def plot_detection(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figur
     return figure
 
 
-def plot_histogram(values: Num[np.ndarray, " n"], flags: Shaped[np.ndarray, " n"], title: str = "") -> Figure:
+def plot_histogram(values: Num[np.ndarray, " n"], flags: Shaped[np.ndarray, " m"], title: str = "") -> Figure:
     """Histogram of values for each flag or class, on common bins.
 
     Args:
@@ -138,7 +138,7 @@ def plot_histogram(values: Num[np.ndarray, " n"], flags: Shaped[np.ndarray, " n"
     apart = len(kinds) > 2
     n_lines = len(kinds) if apart else 1
     height = 1.0 + 0.42 * n_lines if apart else 3.6
-    figure, grid = _figure(6, height, nrows=n_lines, sharex=True, squeeze=False)
+    figure, grid = _figure(6.0, height, nrows=n_lines, sharex=True, squeeze=False)
     for k, kind in enumerate(kinds):
         axes = grid[k if apart else 0, 0]
         of_kind = clipped[names == kind]
@@ -158,7 +158,7 @@ def plot_histogram(values: Num[np.ndarray, " n"], flags: Shaped[np.ndarray, " n"
     return figure
 
 
-def plot_batches(batch_costs: Float[np.ndarray, "t v"], outer_plan: Float[np.ndarray, "t v"]) -> Figure:
+def plot_batches(batch_costs: Float[np.ndarray, "t v"], outer_plan: Float[np.ndarray, "s w"]) -> Figure:
     """Heat maps of the costs between batches and of the plan that weighs them.
 
     Args:
@@ -177,7 +177,7 @@ def plot_batches(batch_costs: Float[np.ndarray, "t v"], outer_plan: Float[np.nda
         raise ValueError(f"batch_costs {batch_costs.shape} and outer_plan {outer_plan.shape} must be 2-D of one shape")
     from matplotlib.ticker import MaxNLocator
 
-    figure, (left, right) = _figure(7, 3.4, ncols=2)
+    figure, (left, right) = _figure(7.0, 3.4, ncols=2)
     figure.set_layout_engine("constrained", wspace=0.06)
     for axes, matrix, title, colours in (
         (left, batch_costs, "Cost between batches", "viridis"),
@@ -213,7 +213,7 @@ def plot_pruning(curves: Mapping[str, pd.DataFrame] | pd.DataFrame, title: str =
         curves = {"by value": curves}
     if not curves:
         raise ValueError("curves is empty, expected one table per method")
-    figure, axes = _figure(6, 4)
+    figure, axes = _figure(6.0, 4.0)
     for k, (name, curve) in enumerate(curves.items()):
         colour = _COLOURS[k % len(_COLOURS)]
         axes.plot(curve["fraction"], curve["accuracy"], "o-", color=colour, lw=2, ms=5, label=name)
@@ -337,7 +337,7 @@ def plot_methods(table: pd.DataFrame, title: str = "", label: str = "detection A
         raise ValueError("table must hold finite scores, at least one")
     n_groups, n_methods = scores.shape
     thickness = 0.8 / n_methods
-    figure, axes = _figure(6, 0.9 + n_groups * (0.3 + 0.2 * n_methods))
+    figure, axes = _figure(6.0, 0.9 + n_groups * (0.3 + 0.2 * n_methods))
     for k, name in enumerate(table.columns):
         places = np.arange(n_groups) + (k - (n_methods - 1) / 2) * thickness
         colour = _COLOURS[k % len(_COLOURS)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +15,8 @@ import numpy as np
 __all__ = ["load_network"]
 
 _WEIGHTS = (".safetensors", ".pt", ".pth")
+# "package.module.attribute", but not the name of a TorchScript file.
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(?<!\.pt)(?<!\.pth)(?<!\.pt2)")
 
 
 def load_network(kind: str, rest: str, *, image_shape: tuple[int, ...] | None, device: str) -> Network:
@@ -40,7 +43,7 @@ def load_network(kind: str, rest: str, *, image_shape: tuple[int, ...] | None, d
         raise ModuleNotFoundError(f"embedder {spec!r} needs torch: install icl25-sava[{kind}]") from error
     if kind == "timm":
         network, normalize = _timm(spec, rest)
-    elif Path(rest).suffix in (".pt", ".pth", ".pt2"):
+    elif Path(rest).suffix in (".pt", ".pth", ".pt2") and not _MODULE.fullmatch(rest.partition(":")[0]):
         network, normalize = _script(spec, Path(rest)), None
     else:
         name, _, weights = rest.partition(":")

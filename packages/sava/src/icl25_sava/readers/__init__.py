@@ -21,7 +21,7 @@ def read_dataset(
     id_column: str | None = None,
     chunk_rows: int = 65536,
     mmap: bool = True,
-    memory_limit_mb: float = 512.0,
+    memory_limit_mb: float | int = 512.0,
 ) -> Dataset:
     """Read features, labels and ids from a file or folder, never holding more of it in memory than the limit.
 

@@ -49,7 +49,7 @@ def _member(file: Any, path: Path, name: str, names: list[str]) -> np.ndarray:
         raise _unreadable(f"{path}: array {name!r}", error) from error
 
 
-def read_npy(path: Path, need_labels: bool, mmap: bool, chunk_rows: int, memory_limit_mb: float) -> Dataset:
+def read_npy(path: Path, need_labels: bool, mmap: bool, chunk_rows: int, memory_limit_mb: float | int) -> Dataset:
     """Read features from an NPY file and labels from ``<name>_y.npy`` or ``<name>.labels.npy`` beside it.
 
     Args:

@@ -61,7 +61,7 @@ class RowSpool:
         memory_limit_mb: Megabytes of rows to hold in memory.
     """
 
-    def __init__(self, memory_limit_mb: float) -> None:
+    def __init__(self, memory_limit_mb: float | int) -> None:
         self._limit = memory_limit_mb * 2**20
         self._blocks: list[np.ndarray] = []
         self._n_rows = 0

@@ -21,7 +21,7 @@ _COLOUR = ("RGB", "RGBA", "P", "CMYK", "YCbCr", "LA", "PA")
 _BLOCK_BYTES = 16 << 20
 
 
-def read_images(path: Path, memory_limit_mb: float) -> Dataset:
+def read_images(path: Path, memory_limit_mb: float | int) -> Dataset:
     """Read images of one common size as rows of pixels in [0, 1]; their labels are the names of the sub-folders.
 
     Images are grey, of shape (height, width), if all of them are, and (height, width, 3) else. Sub-folders are searched

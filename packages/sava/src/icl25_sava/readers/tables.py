@@ -35,7 +35,7 @@ def read_table(
     embedding: str | None,
     id_column: str | None,
     chunk_rows: int,
-    memory_limit_mb: float,
+    memory_limit_mb: float | int,
 ) -> Dataset:
     """Read a table; `read_dataset` describes the arguments.
 
