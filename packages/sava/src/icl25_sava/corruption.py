@@ -125,7 +125,7 @@ def corrupt(
 
 
 def _check(
-    X: np.ndarray, y: np.ndarray, kind: str, fraction: float, value_range: tuple[float | int, float | int], strength: float
+    X: np.ndarray, y: np.ndarray, kind: str, fraction: float, value_range: tuple[float | int, ...], strength: float
 ) -> None:
     """Refuse what no kind of corruption can use."""
     if kind not in get_args(Kind):

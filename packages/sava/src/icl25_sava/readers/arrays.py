@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,15 @@ def read_npz(path: Path, label: str | None, features: str | None, id_column: str
     Raises:
         ValueError: If the file is corrupt, an array is missing, pickled or of a wrong shape or kind.
     """
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path}: not a readable NPZ file (it is no zip archive)")
     try:
         with np.load(path, allow_pickle=False) as file:
             names = file.files
             X = _member(file, path, features or "X", names)
             y = _member(file, path, label or "y", names) if label or "y" in names else None
             ids = _member(file, path, id_column or "ids", names) if id_column or "ids" in names else None
-    except (zipfile.BadZipFile, EOFError, OSError, KeyError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
         raise ValueError(f"{path}: not a readable NPZ file ({_first_line(error)})") from error
     return _dataset(path, X, y, ids, features or "X", label or "y", id_column or "ids")
 
@@ -86,17 +89,21 @@ def read_npy(path: Path, need_labels: bool, mmap: bool, chunk_rows: int, memory_
 def _load(path: Path, mmap: bool) -> np.ndarray:
     """One NPY file."""
     try:
-        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+        return np.lib.format.open_memmap(path, mode="r") if mmap else _read(path)
     except (ValueError, EOFError, OSError) as error:
         raise _unreadable(str(path), error) from error
+
+
+def _read(path: Path) -> np.ndarray:
+    with path.open("rb") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _unreadable(where: str, error: Exception) -> ValueError:
     """The error for an array that NumPy refuses, in one line."""
     message = _first_line(error)
-    if "pickle" in message or "Python objects" in message:
-        # NumPy also takes a file without its magic bytes for a pickle, so both readings are named.
-        return ValueError(f"{where}: holds Python objects or is corrupt; only arrays of numbers or text are read")
+    if "allow_pickle" in message or "Python objects" in message:
+        return ValueError(f"{where}: holds Python objects, which are never unpickled; save plain arrays")
     return ValueError(f"{where}: not a readable NPY array ({message})")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import shutil
 import tempfile
 import weakref
@@ -140,7 +141,7 @@ def as_float_rows(array: np.ndarray, where: str) -> Float[np.ndarray, "n d"]:
         raise ValueError(f"{where} has shape {array.shape}, expected rows and features, (n, d)")
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{where} holds {array.dtype}, expected numbers")
-    rows = array.reshape(len(array), -1)
+    rows = array.reshape(len(array), math.prod(array.shape[1:]))
     if array.dtype.kind != "f":
         return rows.astype(np.result_type(array.dtype, np.float32))
     return rows
@@ -187,15 +188,17 @@ def parse_text(texts: np.ndarray) -> Shaped[np.ndarray, " n"]:
     """
     texts = np.asarray(texts, dtype=np.str_)
     known, inverse = np.unique(texts, return_inverse=True)
-    with_sign = np.char.lstrip(known, "-")
-    if np.char.isdecimal(with_sign).all() and (np.char.str_len(with_sign) < 19).all():
+    digits = np.char.lstrip(known, "-")
+    whole, lengths = np.char.isdecimal(digits), np.char.str_len(digits)
+    if whole.all() and (lengths < 19).all():
         numbers = known.astype(np.int64)
         return numbers[inverse] if (numbers.astype(np.str_) == known).all() else texts
     try:
         floats = known.astype(np.float64)
     except ValueError:
         return texts
-    plain = ~np.char.isdecimal(with_sign) | (np.char.str_len(with_sign) == 1) | ~np.char.startswith(with_sign, "0")
+    # A float holds an integer of 15 digits.
+    plain = ~whole | ((lengths < 16) & ((lengths == 1) | ~np.char.startswith(digits, "0")))
     return floats[inverse] if np.isfinite(floats).all() and plain.all() else texts
 
 

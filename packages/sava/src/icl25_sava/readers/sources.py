@@ -96,6 +96,8 @@ def _text(path: Path, delimiter: str, text_columns: Sequence[str]) -> TableSourc
 
     with open_reader(None, {}) as reader:
         guessed = reader.schema
+        if next(iter(reader), None) is None:
+            raise ValueError(f"{path}: the table holds no rows")
     # An integer column may hold fractions further down than the guess looked, so numbers are read as float64.
     types = {f.name: pa.float64() if _is_number(f.type) else f.type for f in guessed}
     types |= {name: pa.string() for name in text_columns}

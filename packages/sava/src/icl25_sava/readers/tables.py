@@ -166,7 +166,8 @@ def _number_type(source: TableSource, name: str) -> np.dtype:
     kind = source.schema.field(name).type
     if pa.types.is_boolean(kind):
         return np.dtype(np.bool_)
-    return np.dtype(np.float64) if pa.types.is_decimal(kind) or pa.types.is_null(kind) else kind.to_pandas_dtype()
+    exact = not pa.types.is_decimal(kind) and not pa.types.is_null(kind)
+    return np.dtype(kind.to_pandas_dtype() if exact else np.float64)
 
 
 def _numbers(column: pa.Array) -> np.ndarray:
@@ -194,7 +195,7 @@ def _lists(column: pa.Array, path: Path, name: str, first_row: int) -> np.ndarra
             length = int(lengths[0]) if n_rows else 0
             odd = np.flatnonzero(lengths != length)
             if len(odd):
-                _raise_ragged(path, name, first_row + odd[0] // entries, int(lengths[odd[0]]), length)
+                _raise_ragged(path, name, first_row + int(odd[0]) // entries, int(lengths[odd[0]]), length)
         values, entries = values.flatten(), entries * length
     if n_rows and entries == 0:
         raise ValueError(f'{path}: column "{name}" holds empty lists')
@@ -216,13 +217,22 @@ def _raise_if_text(source: TableSource, name: str) -> None:
             column = batch.column(0)
             if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
                 return
-            for offset, entry in enumerate(column.to_pylist()):
+            # Python looks only at the block in which Arrow finds that something is no number.
+            for offset, entry in enumerate([] if _is_castable(column) else column.to_pylist()):
                 if entry is not None and not _reads_as_number(entry):
                     where = f'{source.path}: column "{name}", row {row + offset}'
                     raise ValueError(f"{where}: expected a number, found {entry[:40]!r}")
             row += batch.num_rows
     except (pa.ArrowException, OSError):
         return
+
+
+def _is_castable(column: pa.Array) -> bool:
+    try:
+        column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def _reads_as_number(text: str) -> bool:
