@@ -14,7 +14,6 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
@@ -148,7 +147,7 @@ def make_embedder(
     Args:
         spec: None (features as they are); a scikit-learn transformer (a fitted one is used as it is, of another a clone
             is fitted on validation); a callable from (b, d) to (b, k); or a string: ``"standardize"``, ``"pca:32"``,
-            ``"lda"``, ``"logits"`` (decision function of a logistic regression on standardised features), ``"mlp"`` or
+            ``"lda"`` (with shrinkage), ``"logits"`` (decision function of a logistic regression), ``"mlp"`` or
             ``"mlp:64"`` (hidden activations of a network; bring features to a scale of about 1 first), several of these
             in a row (``"standardize+mlp"``, ``"pca:32+mlp"``), ``"torch:module.attribute"`` (a
             module, or a function or class that makes one), perhaps with ``":w.safetensors"`` or ``":w.pt"`` behind,
@@ -256,13 +255,13 @@ def _fit_lda(spec: str, X_val: np.ndarray, y_val: np.ndarray | None) -> Transfor
     y_val = _classes_needed(spec, y_val)
     if len(y_val) <= len(np.unique(y_val)):
         raise ValueError(f"embedder {spec!r} needs more validation rows than classes, got {len(y_val)} rows")
-    return LinearDiscriminantAnalysis().fit(X_val, y_val).transform
+    # Shrinkage, because validation sets are small: without it the within-class scatter is close to singular.
+    return LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(X_val, y_val).transform
 
 
 def _fit_logits(spec: str, seed: int, X_val: np.ndarray, y_val: np.ndarray | None) -> Transform:
     y_val = _classes_needed(spec, y_val)
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=_ITERATIONS, random_state=seed))
-    return partial(_logits, model.fit(X_val, y_val))
+    return partial(_logits, LogisticRegression(max_iter=_ITERATIONS, random_state=seed).fit(X_val, y_val))
 
 
 def _logits(model: Any, X: np.ndarray) -> np.ndarray:
