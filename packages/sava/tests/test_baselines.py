@@ -5,6 +5,7 @@ from math import comb
 
 import numpy as np
 import pytest
+
 from icl25_sava import LAVA, BatchwiseLAVA, KNNShapley, NearestCost, RandomValues, detection_auc
 from icl25_sava.baselines import knn_shapley
 
@@ -28,7 +29,12 @@ def test_knn_shapley_equals_enumeration(golden):
 @pytest.mark.parametrize("k", [1, 3, 5, 9])
 def test_knn_shapley_by_its_definition_also_for_few_rows(k):
     rng = np.random.default_rng(k)
-    X, y, X_val, y_val = rng.normal(size=(5, 2)), rng.integers(2, size=5), rng.normal(size=(3, 2)), rng.integers(2, size=3)
+    X, y, X_val, y_val = (
+        rng.normal(size=(5, 2)),
+        rng.integers(2, size=5),
+        rng.normal(size=(3, 2)),
+        rng.integers(2, size=3),
+    )
 
     def utility(rows) -> float:
         rows = list(rows)

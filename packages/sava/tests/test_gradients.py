@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from icl25_sava import batchwise_weights, calibrated_gradient, entropic_gap
 
 

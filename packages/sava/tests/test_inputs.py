@@ -4,9 +4,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from scipy.sparse import csr_array
+
 from icl25_sava.checks import duplicated_rows, warn_about_drift
 from icl25_sava.inputs import MappedRows, Rows, encode_labels, fingerprint, read_labels, read_rows
-from scipy.sparse import csr_array
 
 X = np.arange(12, dtype=np.float64).reshape(4, 3)
 

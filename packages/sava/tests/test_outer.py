@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from icl25_sava import outer_plan
 from icl25_sava.outer import harm_scores
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from icl25_sava import (
     annealed_potentials,
     annealing_schedule,
@@ -186,7 +187,6 @@ def test_sinkhorn_says_when_it_did_not_converge():
 @pytest.mark.parametrize(
     ("C", "options", "message"),
     [
-        (np.ones(3), {}, "non-empty matrix"),
         (np.ones((0, 3)), {}, "non-empty matrix"),
         (np.array([[1.0, np.nan]]), {}, "1 values that are NaN or infinite, first at row 0, column 1"),
         (np.array([[1.0, np.inf]]), {}, "NaN or infinite"),

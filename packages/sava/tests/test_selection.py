@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from icl25_sava import prune_mask, ranking
 
 VALUES = np.array([0.5, -2.0, 0.1, -2.0, 3.0, 0.2])

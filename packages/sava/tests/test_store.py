@@ -9,6 +9,7 @@ import time
 
 import numpy as np
 import pytest
+
 from icl25_sava import SAVA
 from icl25_sava.store import Store
 
@@ -24,7 +25,9 @@ def test_a_store_changes_nothing_and_loads_to_the_same_model(sets, tmp_path, sam
 
 
 def test_a_store_holds_no_pickle(sets, tmp_path):
-    SAVA(batch_size=50, random_state=0, store=tmp_path / "s").fit(sets.X, sets.y.astype(str), *sets.data[2:3], sets.y_val.astype(str))
+    SAVA(batch_size=50, random_state=0, store=tmp_path / "s").fit(
+        sets.X, sets.y.astype(str), *sets.data[2:3], sets.y_val.astype(str)
+    )
     arrays = [path for path in (tmp_path / "s").rglob("*") if path.suffix in (".npy", ".npz")]
     assert len(arrays) > 10
     for path in arrays:
@@ -73,9 +76,7 @@ def test_adding_rows_through_a_store(sets, tmp_path, same):
     first, rest = slice(0, 150), slice(150, 240)
     memory = SAVA(batch_size=50, random_state=0).fit(sets.X[first], sets.y[first], sets.X_val, sets.y_val)
     memory.partial_fit(sets.X[rest], sets.y[rest])
-    SAVA(batch_size=50, random_state=0, store=tmp_path / "s").fit(
-        sets.X[first], sets.y[first], sets.X_val, sets.y_val
-    )
+    SAVA(batch_size=50, random_state=0, store=tmp_path / "s").fit(sets.X[first], sets.y[first], sets.X_val, sets.y_val)
     added = SAVA.load(tmp_path / "s").partial_fit(sets.X[rest], sets.y[rest])
     assert same(added, memory)
     assert same(SAVA.load(tmp_path / "s"), memory)
@@ -132,8 +133,8 @@ def test_what_is_no_store_is_refused(sets, tmp_path):
         SAVA(store=tmp_path / "full").fit(*sets.data)
     with pytest.raises(NotADirectoryError, match="is a file"):
         SAVA(store=tmp_path / "full" / "notes.txt").fit(*sets.data)
+    (tmp_path / "meta.json").write_text(json.dumps({"format": 99}))
     with pytest.raises(ValueError, match="format 99"):
-        (tmp_path / "meta.json").write_text(json.dumps({"format": 99}))
         SAVA.load(tmp_path)
     Store(tmp_path / "gone").remove()
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from icl25_sava.baselines import LAVA, BatchwiseLAVA, KNNShapley, NearestCost, RandomValues, knn_shapley
+    from icl25_sava.class_distances import label_distances
     from icl25_sava.corruption import Corrupted, corrupt
     from icl25_sava.costs import augmented_cost
     from icl25_sava.embedders import make_embedder
     from icl25_sava.evaluation import detection_auc, detection_curve, most_suspicious, pruning_curve
     from icl25_sava.gradients import batchwise_weights, calibrated_gradient, entropic_gap
-    from icl25_sava.class_distances import label_distances
     from icl25_sava.outer import outer_plan
     from icl25_sava.potentials import (
         Potentials,

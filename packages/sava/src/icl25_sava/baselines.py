@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -14,7 +14,7 @@ from icl25_sava.gradients import batchwise_weights
 from icl25_sava.inputs import read_labels, read_rows
 from icl25_sava.pairs import Recipe, blas_on_one_thread
 from icl25_sava.sava import SAVA
-from icl25_sava.valuation import Settings
+from icl25_sava.validation_side import Settings
 
 __all__ = ["LAVA", "BatchwiseLAVA", "KNNShapley", "NearestCost", "RandomValues", "knn_shapley"]
 
@@ -85,7 +85,7 @@ class LAVA(SAVA):
         )
         self.max_memory_mb = max_memory_mb
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> LAVA:
         """Value the training rows.
 
         Args:
@@ -113,7 +113,7 @@ class LAVA(SAVA):
             rows.array.reshape(len(rows), *rows.sample_shape), y, val.array.reshape(len(val), *val.sample_shape), y_val
         )
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None) -> LAVA:
         """Not defined: the single problem holds all rows.
 
         Args:
@@ -161,7 +161,7 @@ class NearestCost(SAVA):
     def _outer_plan(self, batch_costs: np.ndarray) -> Float[np.ndarray, "kt kv"]:
         return np.full(batch_costs.shape, 1 / batch_costs.size)
 
-    def _finish(self) -> Self:
+    def _finish(self) -> NearestCost:
         super()._finish()
         self.values_ = -self.nearest_cost_
         del self.distance_
@@ -187,7 +187,7 @@ class KNNShapley(ValueEstimator):
         self.embedder = embedder
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> KNNShapley:
         """Value the training rows.
 
         Args:
@@ -279,7 +279,7 @@ class RandomValues(ValueEstimator):
     def __init__(self, *, random_state: Any = None) -> None:
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> RandomValues:
         """Draw a value for each row.
 
         Args:

@@ -88,8 +88,8 @@ def _warn_if_sorted(y: np.ndarray, batch_size: int) -> None:
     expected = (len(y) - 1) * (1 - np.sum((np.bincount(y) / len(y)) ** 2))
     if n_classes > 1 and changes < 0.2 * expected:
         warnings.warn(
-            f"batching keeps the order of rows, but the label changes only {changes} times in {len(y)} rows: batches of "
-            f'{batch_size} rows then hold few classes and values can invert; use batching="stratified"',
+            f"batching keeps the order of rows, but the label changes only {changes} times in {len(y)} rows: batches "
+            f'of {batch_size} rows then hold few classes and values can invert; use batching="stratified"',
             UserWarning,
             stacklevel=4,
         )

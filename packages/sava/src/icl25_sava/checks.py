@@ -42,7 +42,7 @@ def warn_about_scale(diameter: float, eps: float, p: int, stacklevel: int = 4) -
     """Warn when the whole data lie closer together than the regularisation can resolve."""
     if 0 < diameter**p < eps:
         warnings.warn(
-            f"the data span {diameter:.3g}, so that their costs are smaller than eps = {eps:.3g}, which then dominates: "
+            f"the data span {diameter:.3g}, so that their costs are below eps = {eps:.3g}, which then dominates: "
             'rescale the features or use eps="auto"',
             UserWarning,
             stacklevel=stacklevel,

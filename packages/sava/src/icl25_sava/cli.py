@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+
 from icl25_shared import CommonFlags, InputError, Output, run_cli
 
 Method = Literal["sava", "lava", "batchwise-lava", "nearest", "knn-shapley", "random"]
@@ -272,7 +273,7 @@ class Info(CommonFlags):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(CommonFlags):
-    """Find noisy pixels and wrong labels in 1 000 real handwritten digits, against LAVA and KNN-Shapley (half a minute)."""
+    """Find noisy pixels and wrong labels in 1 000 real digits, against LAVA and KNN-Shapley (half a minute)."""
 
     def run(self) -> Output:
         """Run the demonstration."""

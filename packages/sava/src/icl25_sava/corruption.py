@@ -53,7 +53,7 @@ def corrupt(
             ``"labels"``: the label becomes one of the *other* classes, each as likely;
             ``"features"``: Gaussian noise on every feature, the label stays;
             ``"trojan"``: fresh Gaussian noise on a square in the lower right of the image (rows and columns 18 to 27
-            of 32, scaled to the image), and the label becomes ``target``; only rows of other classes are chosen;
+            of 32, scaled to the image), and the label becomes ``target``, in rows of any class;
             ``"patch"``: as trojan, but the square is replaced by one fixed chequerboard, the same in every row;
             ``"blend"``: rows of class ``base`` move towards rows of class ``target``, ``x + strength * (x_target - x)``
             with x_target drawn anew for each row, and keep their label (like a feature collision).
@@ -98,7 +98,7 @@ def corrupt(
         X_new[rows] += rng.normal(0.0, std, size=(n_rows, X.shape[1])).astype(X.dtype)
     elif kind in ("trojan", "patch"):
         target_code = 0 if target is None else _code(classes, target, "target")
-        rows = _choose(rng, np.flatnonzero(codes != target_code), n_rows, kind)
+        rows = _choose(rng, np.arange(len(y)), n_rows, kind)
         height, width, channels = _image_axes(image_shape, X.shape[1])
         top, bottom = int(_PATCH_START * height), int(_PATCH_STOP * height)
         left, right = int(_PATCH_START * width), int(_PATCH_STOP * width)

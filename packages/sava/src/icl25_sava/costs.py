@@ -9,6 +9,8 @@ from jaxtyping import Float, Integer, Real
 
 __all__ = ["Box", "augmented_cost", "bounding_box", "diameter", "feature_cost"]
 
+_BLOCK_ELEMENTS = 1 << 17
+
 
 class Box(NamedTuple):
     """Axis-parallel bounding box of a set of rows."""
@@ -61,10 +63,10 @@ def feature_cost(X: Float[np.ndarray, "n d"], Xv: Float[np.ndarray, "m d"], p: i
 
 
 def augmented_cost(
-    X: Float[np.ndarray, "n d"],
-    y: Integer[np.ndarray, " n"],
-    Xv: Float[np.ndarray, "m d"],
-    yv: Integer[np.ndarray, " m"],
+    X: Float[np.ndarray, "n _"],
+    y: Integer[np.ndarray, " _"],
+    Xv: Float[np.ndarray, "m _"],
+    yv: Integer[np.ndarray, " _"],
     W: Real[np.ndarray, "k k"] | None = None,
     *,
     lambda_x: float = 1.0,
@@ -112,5 +114,7 @@ def augmented_cost(
     present = np.unique(yv)
     if not np.isfinite(label_term[:, present]).all():
         raise ValueError("W has no finite distance for a pair of classes that occurs in the data")
-    C += label_term.take(yv, axis=1)
+    step = max(1, _BLOCK_ELEMENTS // C.shape[1])
+    for start in range(0, len(C), step):  # in pieces, so that no second array of the size of the cost is made
+        C[start : start + step] += label_term[start : start + step].take(yv, axis=1)
     return C

@@ -13,7 +13,7 @@ from jaxtyping import Integer
 
 __all__ = ["MappedRows", "Rows", "encode_labels", "fingerprint", "read_labels", "read_rows"]
 
-_CHUNK_BYTES = 32 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 class MappedRows(NamedTuple):
@@ -93,7 +93,9 @@ def read_rows(X: Any, name: str, labels: Any = None) -> tuple[Rows, Any]:
     """
     if _is_chunks(X):
         if labels is not None:
-            raise TypeError(f"{name} is an iterable of (X, y) chunks, which bring their labels: pass no labels beside it")
+            raise TypeError(
+                f"{name} is an iterable of (X, y) chunks, which bring their labels: pass no labels beside it"
+            )
         rows, labels = _spool(X, name)
     else:
         rows = Rows(_to_array(X, name))
@@ -122,7 +124,7 @@ def _to_array(X: Any, name: str) -> np.ndarray:
     elif kind == "pyarrow":
         X = _from_arrow(X, name)
     elif kind == "pandas":
-        texts = [str(c) for c, t in X.dtypes.items() if not (getattr(t, "kind", "O") in "biuf")] if X.ndim == 2 else []
+        texts = [str(c) for c, t in X.dtypes.items() if getattr(t, "kind", "O") not in "biuf"] if X.ndim == 2 else []
         if texts:
             raise ValueError(f"{name} has columns that are not numeric: {', '.join(texts[:5])}; encode or drop them")
         X = X.to_numpy(dtype=np.float64, na_value=np.nan) if X.ndim == 2 else X.to_numpy()
@@ -195,7 +197,9 @@ def _spool(chunks: Iterable[Any], name: str) -> tuple[Rows, np.ndarray]:
             if shape is None:
                 shape, dtype = array.shape[1:], np.dtype(array.dtype)
             if array.shape[1:] != shape:
-                raise ValueError(f"{name}: chunk {number} has rows of shape {array.shape[1:]}, those before had {shape}")
+                raise ValueError(
+                    f"{name}: chunk {number} has rows of shape {array.shape[1:]}, those before had {shape}"
+                )
             y = np.asarray(part_labels)
             if y.shape != (len(array),):
                 raise ValueError(f"{name}: chunk {number} has {len(array)} rows but labels of shape {y.shape}")

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float, Integer
 from threadpoolctl import ThreadpoolController
 
+from icl25_sava.class_distances import class_rows, pairwise_label_distances
 from icl25_sava.costs import Box, augmented_cost, bounding_box, diameter
 from icl25_sava.gradients import calibrated_gradient
 from icl25_sava.inputs import MappedRows
-from icl25_sava.class_distances import class_rows, pairwise_label_distances
 from icl25_sava.potentials import Potentials, annealed_potentials, emd_potentials, sinkhorn_potentials
 
 __all__ = ["Batch", "BatchSolution", "Recipe", "blas_on_one_thread", "make_batch", "pair_cost", "solve_batch"]
@@ -31,7 +31,7 @@ class Recipe:
     solver: str = "annealed"
     batch_cost: str = "dual"
     plan_on_raw: bool = False
-    """Compute the plan of ``batch_cost="plan"`` from raw inputs instead of embedded ones (fault of the authors' code)."""
+    """Compute the plan of ``batch_cost="plan"`` from raw inputs, not embedded ones (a fault of the authors' code)."""
     plan_over_rows: bool = False
     """Divide the cost of ``batch_cost="plan"`` by the number of rows of both batches (likewise)."""
     diameter_of_raw_and_label: bool = False
@@ -113,7 +113,7 @@ def _threads() -> ThreadpoolController:
 
 
 def blas_on_one_thread() -> Any:
-    """Context in which linear algebra uses one thread: the same bytes for any number of workers, no oversubscription."""
+    """Context in which linear algebra uses one thread: the same bytes for any number of workers."""
     return _threads().limit(limits=1, user_api="blas")
 
 
@@ -135,9 +135,7 @@ def pair_cost(train: Batch, val: Batch, W: np.ndarray, recipe: Recipe, *, raw: b
     X, Xv = (train.raw, val.raw) if raw else (train.X, val.X)
     if X is None or Xv is None:
         raise ValueError("the batches were made without their raw inputs")
-    return augmented_cost(
-        X, train.y, Xv, val.y, W, lambda_x=recipe.lambda_x, lambda_y=recipe.lambda_y, p=recipe.p
-    )
+    return augmented_cost(X, train.y, Xv, val.y, W, lambda_x=recipe.lambda_x, lambda_y=recipe.lambda_y, p=recipe.p)
 
 
 def solve_batch(

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 # The palette of Okabe and Ito, which colour-blind readers can tell apart.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _GREY, _INK = "#9A9A9A", "#222222"
 _DASHES = ("-", (0, (6, 2)), (0, (1, 1.2)), (0, (6, 2, 1.5, 2)))
 _DPI = 150
@@ -43,7 +43,7 @@ _MOST_CLASSES = 12
 _GAP = 0.06  # between two images of a pair, as a share of their width
 
 
-def _figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
+def make_figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
     """A figure with axes in the shared style, which matplotlib reads when axes are made: it need not outlive this."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -80,7 +80,7 @@ def plot_detection(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figur
     """
     if not curves:
         raise ValueError("curves is empty, expected one table per method")
-    figure, axes = _figure(6.0, 4.0)
+    figure, axes = make_figure(6.0, 4.0)
     first = next(iter(curves.values()))
     share = first["inspected"] / first["inspected"].iloc[-1]
     axes.plot(share, first["oracle"], color=_GREY, lw=1.2, ls=(0, (4, 2)), label="oracle")
@@ -91,7 +91,7 @@ def plot_detection(curves: Mapping[str, pd.DataFrame], title: str = "") -> Figur
         axes.plot(
             thin["inspected"] / curve["inspected"].iloc[-1],
             thin["rate"],
-            color=_COLOURS[k % len(_COLOURS)],
+            color=COLOURS[k % len(COLOURS)],
             ls=_DASHES[k % len(_DASHES)],
             lw=2,
             label=name,
@@ -138,11 +138,11 @@ def plot_histogram(values: Num[np.ndarray, " n"], flags: Shaped[np.ndarray, " m"
     apart = len(kinds) > 2
     n_lines = len(kinds) if apart else 1
     height = 1.0 + 0.42 * n_lines if apart else 3.6
-    figure, grid = _figure(6.0, height, nrows=n_lines, sharex=True, squeeze=False)
+    figure, grid = make_figure(6.0, height, nrows=n_lines, sharex=True, squeeze=False)
     for k, kind in enumerate(kinds):
         axes = grid[k if apart else 0, 0]
         of_kind = clipped[names == kind]
-        label, colour = f"{kind} ({len(of_kind):,})", _COLOURS[0 if apart else len(kinds) - 1 - k]
+        label, colour = f"{kind} ({len(of_kind):,})", COLOURS[0 if apart else len(kinds) - 1 - k]
         axes.hist(of_kind, bins, color=colour, alpha=0.22)
         axes.hist(of_kind, bins, color=colour, histtype="step", lw=1.5, label=label)
         if apart:
@@ -177,7 +177,7 @@ def plot_batches(batch_costs: Float[np.ndarray, "t v"], outer_plan: Float[np.nda
         raise ValueError(f"batch_costs {batch_costs.shape} and outer_plan {outer_plan.shape} must be 2-D of one shape")
     from matplotlib.ticker import MaxNLocator
 
-    figure, (left, right) = _figure(7.0, 3.4, ncols=2)
+    figure, (left, right) = make_figure(7.0, 3.4, ncols=2)
     figure.set_layout_engine("constrained", wspace=0.06)
     for axes, matrix, title, colours in (
         (left, batch_costs, "Cost between batches", "viridis"),
@@ -213,9 +213,9 @@ def plot_pruning(curves: Mapping[str, pd.DataFrame] | pd.DataFrame, title: str =
         curves = {"by value": curves}
     if not curves:
         raise ValueError("curves is empty, expected one table per method")
-    figure, axes = _figure(6.0, 4.0)
+    figure, axes = make_figure(6.0, 4.0)
     for k, (name, curve) in enumerate(curves.items()):
-        colour = _COLOURS[k % len(_COLOURS)]
+        colour = COLOURS[k % len(COLOURS)]
         axes.plot(curve["fraction"], curve["accuracy"], "o-", color=colour, lw=2, ms=5, label=name)
     first = next(iter(curves.values()))
     axes.plot(first["fraction"], first["random"], "s", ls=(0, (4, 2)), color=_GREY, lw=1.5, ms=4, label="at random")
@@ -271,7 +271,7 @@ def plot_worst(
     n_lines = -(-len(worst) // n_columns)
     cell_width = 0.8
     cell_height = 0.84 * cell_width * image_shape[0] / image_shape[1] / (2 + _GAP) + 0.24
-    figure, grid = _figure(
+    figure, grid = make_figure(
         max(cell_width * n_columns, 5.4),
         cell_height * n_lines + 0.3,
         nrows=n_lines,
@@ -295,7 +295,7 @@ def plot_worst(
             fontsize=8,
             loc="center",
             pad=2,
-            color=_COLOURS[1] if disagree else _INK,
+            color=COLOURS[1] if disagree else _INK,
             fontweight="bold" if disagree else "normal",
         )
     return figure
@@ -337,10 +337,10 @@ def plot_methods(table: pd.DataFrame, title: str = "", label: str = "detection A
         raise ValueError("table must hold finite scores, at least one")
     n_groups, n_methods = scores.shape
     thickness = 0.8 / n_methods
-    figure, axes = _figure(6.0, 0.9 + n_groups * (0.3 + 0.2 * n_methods))
+    figure, axes = make_figure(6.0, 0.9 + n_groups * (0.3 + 0.2 * n_methods))
     for k, name in enumerate(table.columns):
         places = np.arange(n_groups) + (k - (n_methods - 1) / 2) * thickness
-        colour = _COLOURS[k % len(_COLOURS)]
+        colour = COLOURS[k % len(COLOURS)]
         bars = axes.barh(places, scores[:, k], 0.86 * thickness, color=colour, label=str(name))
         axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8.5, color=_INK)
     axes.axvline(0.5, color=_GREY, lw=1, ls=(0, (4, 2)), zorder=0)

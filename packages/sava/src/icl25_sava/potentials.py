@@ -62,8 +62,8 @@ def annealing_schedule(diameter: float, eps: float = 0.1, scaling: float = 0.5, 
 
 def annealed_potentials(
     C: Real[Any, "n m"],
-    a: Real[Any, " n"] | None = None,
-    b: Real[Any, " m"] | None = None,
+    a: Real[Any, " _"] | None = None,
+    b: Real[Any, " _"] | None = None,
     *,
     eps: float = 0.1,
     scaling: float = 0.5,
@@ -207,8 +207,8 @@ class _BackendSweep:
 
 def sinkhorn_potentials(
     C: Real[np.ndarray, "n m"],
-    a: Real[np.ndarray, " n"] | None = None,
-    b: Real[np.ndarray, " m"] | None = None,
+    a: Real[np.ndarray, " _"] | None = None,
+    b: Real[np.ndarray, " _"] | None = None,
     *,
     eps: float = 0.1,
     tol: float = 1e-9,
@@ -256,8 +256,8 @@ def sinkhorn_potentials(
 
 def emd_potentials(
     C: Real[np.ndarray, "n m"],
-    a: Real[np.ndarray, " n"] | None = None,
-    b: Real[np.ndarray, " m"] | None = None,
+    a: Real[np.ndarray, " _"] | None = None,
+    b: Real[np.ndarray, " _"] | None = None,
     *,
     max_iter: int = 10_000_000,
 ) -> Potentials:
@@ -296,7 +296,7 @@ def _centred(f: np.ndarray, g: np.ndarray, log_a: np.ndarray, log_b: np.ndarray)
 
 
 def _backend(C: Any) -> Any:
-    """POT's functions for the library of an array; POT brings every array library that is installed, so it comes late."""
+    """POT's functions for the library of an array. POT brings every array library that is installed: hence late."""
     import ot
 
     return ot.backend.get_backend(C)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -15,7 +15,8 @@ from icl25_sava.base import ValueEstimator, resolve_seed
 from icl25_sava.outer import harm_scores, outer_plan
 from icl25_sava.pairs import Recipe
 from icl25_sava.store import Store
-from icl25_sava.valuation import Settings, Valuation
+from icl25_sava.validation_side import Settings
+from icl25_sava.valuation import Valuation
 
 __all__ = ["SAVA", "dataset_distance"]
 
@@ -51,8 +52,8 @@ class SAVA(ValueEstimator):
         device: ``"cpu"`` (NumPy); ``"cuda"``, ``"cuda:N"``, ``"mps"``, ``"auto"`` solve many pairs at once in PyTorch.
         dtype: ``"float32"`` or ``"float64"``.
         store: folder in which solved batches are kept; a run that broke off goes on from there.
-        compat: ``"official"`` reproduces the authors' code with its faults: order of the file, W from the first batches,
-            plan cost of raw inputs over the number of rows, diameter of raw inputs with the label.
+        compat: ``"official"`` reproduces the authors' code with its faults: order of the file, W from the first
+            batches, plan cost of raw inputs over the number of rows, diameter of raw inputs with the label.
         random_state: seed of batches and samples.
         verbose: 1 shows progress on standard error.
 
@@ -131,7 +132,7 @@ class SAVA(ValueEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> SAVA:
         """Value the training rows.
 
         Args:
@@ -156,10 +157,10 @@ class SAVA(ValueEstimator):
         self.valuation_ = Valuation.begin(self._settings(), X, y, X_val, y_val)
         return self._finish()
 
-    def partial_fit(self, X: Any, y: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any = None) -> SAVA:
         """Add training rows: only their batches are solved, then all values are weighed anew.
 
-        Validation set, embedder and class distances stay as the first ``fit`` made them, so that values stay comparable.
+        Validation set, embedder and class distances stay as ``fit`` made them, so that values stay comparable.
 
         Args:
             X: new training rows, as in :meth:`fit`.
@@ -180,13 +181,13 @@ class SAVA(ValueEstimator):
         return self._finish()
 
     @classmethod
-    def load(cls, store: str | Path, **changes: Any) -> Self:
+    def load(cls, store: str | Path, **changes: Any) -> SAVA:
         """The fitted estimator of a store, without the training rows; ready for :meth:`partial_fit`.
 
         Args:
             store: folder of the store.
             **changes: parameters that differ now: those that do not touch solved batches (``outer``, ``outer_reg``,
-                ``between``, ``n_jobs``, ``device``, ``verbose``), and an ``embedder`` object that the store cannot hold.
+                ``between``, ``n_jobs``, ``device``, ``verbose``), and an ``embedder`` object, which no store can hold.
 
         Returns:
             The estimator. When the store's last run broke off it has no values yet: ``partial_fit`` (or ``fit``, for a
@@ -283,11 +284,10 @@ class SAVA(ValueEstimator):
         if not math.isfinite(self.between):
             raise ValueError(f"between must be finite, got {self.between}")
 
-    def _finish(self) -> Self:
+    def _finish(self) -> SAVA:
         """Set what the solved batches determine."""
-        valuation = self.valuation_
+        valuation, side = self.valuation_, self.valuation_.side
         started = time.perf_counter()
-        n_val = len(valuation.val)
         self.batch_costs_ = valuation.batch_costs()
         self.outer_plan_ = self._outer_plan(self.batch_costs_)
         ids = valuation.labels()
@@ -302,14 +302,14 @@ class SAVA(ValueEstimator):
             scores[rows] = self._scores(solution.gradients, i, float(offsets[i]))
             self.batch_index_[rows] = i
             self.nearest_[rows], self.nearest_cost_[rows] = solution.nearest, solution.nearest_cost
-        if n_val == 0 or not np.isfinite(scores).all():
+        if not np.isfinite(scores).all():
             raise FloatingPointError("a score is not finite: rescale the features or raise eps")
         self.values_ = -scores
         self.distance_ = float((self.outer_plan_ * self.batch_costs_).sum())
-        self.label_distances_ = valuation.W
-        self.classes_ = valuation.classes
-        self.labels_ = valuation.classes[ids]
-        self.n_features_in_ = valuation.val_rows.n_features
+        self.label_distances_ = side.W
+        self.classes_ = side.classes
+        self.labels_ = side.classes[ids]
+        self.n_features_in_ = side.rows.n_features
         self.timings_ = {**valuation.timings, "weigh": time.perf_counter() - started}
         return self
 

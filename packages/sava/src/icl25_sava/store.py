@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from icl25_shared import atomic_path, write_json
 from jaxtyping import Float, Integer
 
 from icl25_sava.pairs import BatchSolution
+from icl25_shared import atomic_path, write_json
 
 __all__ = ["DiskLedger", "Ledger", "MemoryLedger", "Segment", "Store"]
 
