@@ -62,10 +62,10 @@ def imports(package: Package) -> list[Import]:
 
 
 def role(path: Path, package: Package) -> str:
-    """Which layer a file belongs to, by how its name begins: `cli`, `story`, `plots`, `api`, else `method`."""
+    """Which layer a file belongs to, by its name: `cli`, `story`, `plots`, `api`, else `method`."""
     first = path.relative_to(package.source).parts[0].removesuffix(".py")
     for name, prefixes in (("cli", COMMAND_LINE), ("story", STORY), ("plots", PLOTS), ("api", ("__init__",))):
-        if first.startswith(prefixes):
+        if first.startswith(prefixes) or first.endswith(prefixes):
             return name
     return "method"
 

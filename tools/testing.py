@@ -124,5 +124,5 @@ def workspace_job() -> Job:
 def _checked(package: Package) -> list[str]:
     """Check array shapes and types at run time where the package annotates them."""
     if package.depends_on("jaxtyping"):
-        return [f"--jaxtyping-packages={package.module},beartype.beartype"]
+        return ["-o", f"pythonpath={ROOT}/tools/plugins", f"--jaxtyping-packages={package.module},typechecking.check"]
     return []

@@ -224,3 +224,26 @@ def test_links_of_a_readme_lead_somewhere_on_the_site(tmp_path):
     homes = {"packages/e/README.md": "e/index.md"}
     assert site.relink(text, root, folder, homes) == "![a](docs/a.png) b [c](https://c.org/d) [e](e/index.md#f) [g](#h)"
     assert (folder / "docs/a.png").read_bytes() == b"x"
+
+
+SELF = """
+from __future__ import annotations
+from typing import Self
+from typechecking import check
+
+class Model:
+    @check
+    def fit(self, n: int) -> Self:
+        return self
+
+Model().fit(3)
+try:
+    Model().fit("three")
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def test_methods_that_return_self_are_checked_too():
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools/plugins")}
+    assert "Violation" in subprocess.check_output([sys.executable, "-c", SELF], env=env, text=True)
