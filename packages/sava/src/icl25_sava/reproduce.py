@@ -199,6 +199,7 @@ def reproduce_claims(
     noise, patch = auc["noisy pixels"], auc["noise patch + relabel"]
     memory = {name: part.set_index("n")["working_mb"] for name, part in curve.groupby("method")}
     sava, lava = memory["SAVA"], memory["LAVA"]
+    growth_of_sava = float((sava / sava.iloc[0]).max())
     growth_of_lava = (lava.iloc[-1] / lava.iloc[0]) / (lava.index[-1] / lava.index[0])
     last = [float(frame["accuracy"].iloc[-1] - frame["random"].iloc[-1]) for frame in steps]
     not_stated = "figure without numbers"
@@ -227,6 +228,8 @@ def reproduce_claims(
             source="CIFAR-10, trojan square",
             measured=Estimate.from_samples(patch["SAVA"] - patch["KNN-Shapley"]),
             rule=Rule(">=", 0.02),
+            note="On 8 x 8 digits the patch covers 9 of 64 pixels, and nine in ten of these rows carry a wrong label, which "
+            "KNN-Shapley finds best: the advantage needs a larger or stronger patch.",
         ),
         Claim(
             id="poison-found",
@@ -249,10 +252,10 @@ def reproduce_claims(
         ),
         Claim(
             id="memory-flat",
-            statement="Working memory of SAVA does not grow with the number of rows (largest over smallest, 2-64 k)",
+            statement="Memory of SAVA beyond input and result does not grow with N (largest over that of the smallest N)",
             paper="stated without numbers",
             source="abstract; CIFAR-10 scaling",
-            measured=Estimate.exact(float(sava.max() / sava.min())),
+            measured=Estimate.exact(growth_of_sava),
             rule=Rule("<=", 1.2),
         ),
         Claim(
