@@ -3,7 +3,7 @@
 `python bench_sava.py` takes about five minutes on one core; `--million` adds one million rows on two cores.
 
 1. One soft-minimum of 1 024 x 1 024 in single precision: this package (half a sweep, which yields two), torch, SciPy.
-2. One pair of batches (1 024 x 1 024): annealed potentials of this package and of geomloss, the library of the authors' code.
+2. One pair of batches (1 024 x 1 024): annealed potentials, and those of geomloss (under the authors' code).
 3. The job of 4 096 x 2 048 rows, 75 features, 10 classes, B = 1 024: SAVA, exact LAVA, KNN-Shapley. The authors' code
    took 10.9 s of processor time for it on one thread of a comparable machine.
 4. Growth: 4 000 to 40 000 rows against 4 096, memory beside it; batch sizes at 40 000.

@@ -228,8 +228,8 @@ def reproduce_claims(
             source="CIFAR-10, trojan square",
             measured=Estimate.from_samples(patch["SAVA"] - patch["KNN-Shapley"]),
             rule=Rule(">=", 0.02),
-            note="On 8 x 8 digits the patch covers 9 of 64 pixels, and nine in ten of these rows carry a wrong label, which "
-            "KNN-Shapley finds best: the advantage needs a larger or stronger patch.",
+            note="On 8 x 8 digits the patch covers 9 of 64 pixels, and nine in ten of these rows carry a wrong label, "
+            "which KNN-Shapley finds best: the advantage needs a larger or stronger patch.",
         ),
         Claim(
             id="poison-found",
@@ -252,7 +252,7 @@ def reproduce_claims(
         ),
         Claim(
             id="memory-flat",
-            statement="Memory of SAVA beyond input and result does not grow with N (largest over that of the smallest N)",
+            statement="Memory of SAVA beyond input and result does not grow with N (largest over first)",
             paper="stated without numbers",
             source="abstract; CIFAR-10 scaling",
             measured=Estimate.exact(growth_of_sava),
