@@ -31,6 +31,8 @@ def plot_scaling(table: pd.DataFrame) -> Figure:
     missing = {"method", "n", "seconds", "peak_mb"} - set(table)
     if missing:
         raise ValueError(f"table lacks the columns {', '.join(sorted(missing))}")
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator
+
     figure, grid = make_figure(8.0, 3.6, ncols=2)
     for axes, column, label in zip(
         grid, ("peak_mb", "seconds"), ("peak memory beyond the input (MB)", "processor time (s)"), strict=True
@@ -39,6 +41,11 @@ def plot_scaling(table: pd.DataFrame) -> Figure:
             colour = COLOURS[k % len(COLOURS)]
             axes.plot(part["n"], part[column], "o-", color=colour, lw=2, ms=4, label=str(name))
         axes.set(xscale="log", yscale="log", xlabel="training rows", ylabel=label)
+        axes.xaxis.set_major_locator(FixedLocator(sorted(set(table["n"]))))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda n, _: f"{n / 1000:g} k"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.minorticks_off()
         axes.grid(color="#E5E5E5", lw=0.8)
         axes.set_axisbelow(True)
     grid[0].legend(frameon=False)
