@@ -114,7 +114,6 @@ def run_paper_scale(flags: Reproduce) -> Output:
     view += [
         accuracy_table(accuracy),
         claims_table(claims, "Claims"),
-        *(f"{claim.id}: {claim.note}" for claim in claims if claim.note),
         *(["A rehearsal: at this size the claims decide nothing."] if flags.scale == "small" else []),
         f"Pictures, result.json and claims.json are in {run.folder}",
     ]
