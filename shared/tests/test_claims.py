@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from icl25_shared.claims import (
 
 
 def claim(samples=(0.90, 0.92, 0.94), **changes):
-    parts = {
+    parts: dict[str, Any] = {
         "id": "auc",
         "statement": "Noisy rows are found.",
         "paper": "0.95",

@@ -50,6 +50,7 @@ class Value(CommonFlags):
     """Keep the distances."""
 
     def __post_init__(self):
+        super().__post_init__()
         if self.batch_size < 1:
             raise InputError(f"--batch-size must be >= 1, found {self.batch_size}")
 
@@ -159,6 +160,10 @@ def test_flags_in_every_spelling_reach_the_verb(program):
         (["value", "no.txt", "--label", "y", "--quiet"], "icl25-x value: error: no.txt: no such file or directory"),
         (["value", ".", "--label", "y", "--quiet"], "icl25-x value: error: .: is a directory"),
         (["fail", "--quiet", "--verbose"], "icl25-x fail: error: --quiet and --verbose exclude each other"),
+        (
+            ["fail", "--device", "abacus"],
+            "icl25-x fail: error: --device must be auto, cpu, cuda, cuda:N or mps, found 'abacus'",
+        ),
         (["fail", "--how", "value"], "icl25-x fail: error: first second"),
         (["fail", "--how", "type"], "icl25-x fail: error: first second"),
         (["fail", "--how", "missing"], "icl25-x fail: error: no-such-file.csv: no such file or directory"),

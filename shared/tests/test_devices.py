@@ -32,7 +32,7 @@ def test_unknown_names_are_refused_before_a_framework_is_loaded(name):
 
 def test_unknown_frameworks_are_refused():
     with pytest.raises(ValueError, match="framework must be torch or jax, found 'tensorflow'"):
-        select_device("cpu", "tensorflow")
+        select_device("cpu", "tensorflow")  # ty: ignore[no-matching-overload]
 
 
 @pytest.mark.extra

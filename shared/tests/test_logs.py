@@ -4,8 +4,10 @@ import json
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -25,13 +27,16 @@ logging.getLogger("somebody.else").warning("careful")
 warnings.warn("odd\\n value")
 with logs.progress("outer", total=2) as outer:
     for item in logs.track([1, 2, 3, 4], "inner"):
-        time.sleep(0.03)
+        time.sleep(0.06)
+        if item == 4:
+            sys.stdin.read()
     outer.advance(2)
 """
 
 
 def run(options="{}"):
-    done = subprocess.run([sys.executable, "-c", PROGRAM, options], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", PROGRAM, options]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert done.stdout == ""
     return done.stderr.splitlines()
 
@@ -83,13 +88,20 @@ def test_progress_of_a_library_is_silent_and_goes_forward_only(capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def on_a_terminal(options="{}"):
+def on_a_terminal(options="{}", until=()):
+    """What the program shows. Its last step waits, half a minute at most, until all of the given texts were shown."""
     leader, follower = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen([sys.executable, "-c", PROGRAM, options], stderr=follower, env=environment) as child:
+    command = [sys.executable, "-c", PROGRAM, options]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=follower, env=environment) as child:
         os.close(follower)
-        shown = b""
+        assert child.stdin is not None
+        shown, deadline = b"", time.monotonic() + 30
         try:
+            while not all(text.encode() in shown for text in until) and time.monotonic() < deadline:
+                if select.select([leader], [], [], 0.1)[0]:
+                    shown += os.read(leader, 4096)
+            child.stdin.close()
             while chunk := os.read(leader, 4096):
                 shown += chunk
         except OSError:  # how Linux says that the other end has closed
@@ -100,11 +112,9 @@ def on_a_terminal(options="{}"):
 
 
 def test_a_terminal_shows_bars_with_rate_and_nested_rows():
-    shown = on_a_terminal()
-    assert "outer" in shown
-    assert "inner" in shown
-    assert "━" in shown
-    assert "/s" in shown
+    expected = ("outer", "inner", "━", "/s")
+    shown = on_a_terminal(until=expected)
+    assert [text for text in expected if text not in shown] == []
     assert "lines with [brackets]" in shown
     assert "inner: 2/4, " not in shown
 

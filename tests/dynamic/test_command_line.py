@@ -60,6 +60,13 @@ def test_wrong_value_is_refused_in_one_line(installed):
     assert_refused(installed.command("demo", "--seed", "many"))
 
 
+def test_unknown_device_is_refused_with_those_there_are(installed, verbs):
+    for verb in verbs:
+        done = installed.command(verb, *no_such_files(installed, verb), "--device", "abacus")
+        assert_refused(done)
+        assert all(name in done.stderr for name in ("abacus", "auto", "cpu", "cuda:N", "mps"))
+
+
 def test_missing_files_are_refused_in_one_line(installed, verbs):
     for verb in verbs:
         if paths := no_such_files(installed, verb):

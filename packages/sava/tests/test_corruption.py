@@ -140,4 +140,4 @@ def test_bad_arguments_are_named(change, message):
 
 def test_integer_pixels_are_refused():
     with pytest.raises(TypeError, match="uint8, expected floating point"):
-        corrupt(np.zeros((10, 4), np.uint8), np.arange(10), "features")  # ty: ignore[invalid-argument-type]
+        corrupt(np.zeros((10, 4), np.uint8), np.arange(10), "features")

@@ -186,7 +186,7 @@ def network(tmp_path, monkeypatch):
     (tmp_path / "own_network.py").write_text(NETWORK)
     monkeypatch.syspath_prepend(tmp_path)
     sys.modules.pop("own_network", None)
-    import own_network  # ty: ignore[unresolved-import]
+    import own_network  # ty: ignore[import-not-found]
 
     return own_network
 

@@ -27,6 +27,11 @@ def test_batchwise_weights_survive_a_column_of_hopeless_rows():
     assert batchwise_weights(np.full((4, 1), -1e4)) == pytest.approx(np.full((4, 1), 0.25))
 
 
+def test_batchwise_weights_need_a_row():
+    with pytest.raises(ValueError, match="at least 1 row"):
+        batchwise_weights(np.ones((0, 3)))
+
+
 def test_a_single_row_has_no_gradient():
     with pytest.raises(ValueError, match="at least 2 rows"):
         calibrated_gradient(np.array([1.0]))

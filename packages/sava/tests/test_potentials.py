@@ -200,7 +200,7 @@ def test_sinkhorn_says_when_it_did_not_converge():
 )
 def test_bad_input_is_refused(C, options, message):
     with pytest.raises(ValueError, match=message):
-        annealed_potentials(C, **{"diameter": 1.0, **options})
+        annealed_potentials(C, **({"diameter": 1.0} | options))
 
 
 @pytest.mark.extra

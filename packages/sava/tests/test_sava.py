@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_labels_of_any_kind_and_any_name(sets):
 
 
 def test_without_label_weight_labels_do_not_matter(sets):
-    options = {"batch_size": 60, "lambda_y": 0, "batching": "shuffle", "random_state": 0}
+    options: dict[str, Any] = {"batch_size": 60, "lambda_y": 0, "batching": "shuffle", "random_state": 0}
     model = SAVA(**options).fit(sets.X, sets.y, sets.X_val, sets.y_val)
     assert np.array_equal(SAVA(**options).fit(sets.X, None, sets.X_val, None).values_, model.values_)
     continuous = np.random.default_rng(0).normal(size=240)
@@ -287,7 +288,7 @@ def test_incremental_equals_from_scratch(sets, same):
     order = np.random.default_rng(0).permutation(240)
     X, y = sets.X[order], sets.y[order]
     W = SAVA(random_state=0).fit(X, y, sets.X_val, sets.y_val).label_distances_
-    options = {"batch_size": 40, "batching": "sequential", "label_distance": W, "random_state": 0}
+    options: dict[str, Any] = {"batch_size": 40, "batching": "sequential", "label_distance": W, "random_state": 0}
     scratch = SAVA(**options).fit(X, y, sets.X_val, sets.y_val)
     grown = SAVA(**options).fit(X[:120], y[:120], sets.X_val, sets.y_val)
     assert grown.values_.shape == (120,)
@@ -359,7 +360,7 @@ def test_selection_of_a_fitted_model(sets):
 )
 def test_bad_parameters_are_refused(sets, options, error, message):
     with pytest.raises(error, match=message):
-        SAVA(**{"batch_size": 100, **options}).fit(*sets.data)
+        SAVA(**({"batch_size": 100} | options)).fit(*sets.data)
 
 
 def test_bad_data_are_refused(sets):

@@ -13,6 +13,11 @@ def test_ranking_is_stable_for_ties():
     assert ranking(VALUES).tolist() == [1, 3, 2, 5, 0, 4]
 
 
+def test_a_value_that_is_missing_has_no_rank():
+    with pytest.raises(ValueError, match="2 values are NaN, first at row 1"):
+        ranking(np.array([0.5, np.nan, 1.0, np.nan]))
+
+
 def test_fraction_threshold_and_budget():
     assert np.flatnonzero(prune_mask(VALUES, fraction=0.5)).tolist() == [1, 2, 3]
     assert np.flatnonzero(prune_mask(VALUES, threshold=0.15)).tolist() == [1, 2, 3]

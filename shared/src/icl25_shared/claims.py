@@ -164,7 +164,7 @@ class Claim:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Make a claim from :meth:`to_dict`.
+        """Make a claim from ``to_dict``.
 
         Raises:
             ValueError: If a key is missing or unknown, or ``holds`` contradicts the numbers.
@@ -247,7 +247,7 @@ def write_claims(path: str | os.PathLike[str], claims: Sequence[Claim], *, packa
 
 
 def read_claims(path: str | os.PathLike[str]) -> list[Claim]:
-    """Read what :func:`write_claims` wrote.
+    """Read what ``write_claims`` wrote.
 
     Args:
         path: The ``claims.json``.

@@ -72,8 +72,6 @@ def run_cli(
     name = f"{prog} {first}"
     try:
         command = parse_verb(name, verbs[first], arguments[1:])
-        if command.quiet and command.verbose:
-            raise InputError("--quiet and --verbose exclude each other")
     except SystemExit:  # tyro has printed the help
         return OK
     except _INPUT_ERRORS as error:

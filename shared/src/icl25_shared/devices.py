@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import jax
     import torch
 
-__all__ = ["select_device"]
+__all__ = ["check_device_name", "select_device"]
 
 _NAME = re.compile(r"auto|cpu|mps|cuda(?::(\d+))?")
 _GIGABYTE = 1e9
@@ -41,9 +41,7 @@ def select_device(name: str = "auto", framework: Literal["torch", "jax"] = "torc
             those that exist.
         ImportError: If the framework is not installed.
     """
-    match = _NAME.fullmatch(name)
-    if match is None:
-        raise ValueError(f"device must be auto, cpu, cuda, cuda:N or mps, found {name!r}")
+    match = check_device_name(name)
     if framework not in ("torch", "jax"):
         raise ValueError(f"framework must be torch or jax, found {framework!r}")
     found = _torch_devices() if framework == "torch" else _jax_devices()
@@ -57,6 +55,24 @@ def select_device(name: str = "auto", framework: Literal["torch", "jax"] = "torc
     if label not in found:
         raise ValueError(f"there is no device {name!r} for {framework}; there are: {_describe(found, framework)}")
     return found[label][0]
+
+
+def check_device_name(name: str) -> re.Match[str]:
+    """See that a name is one that ``select_device`` knows, whether or not there is such a device.
+
+    Args:
+        name: The name.
+
+    Returns:
+        The match, whose first group is the number of a CUDA device that was asked for by number, else None.
+
+    Raises:
+        ValueError: If it is none of ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:N"`` and ``"mps"``.
+    """
+    match = _NAME.fullmatch(name)
+    if match is None:
+        raise ValueError(f"device must be auto, cpu, cuda, cuda:N or mps, found {name!r}")
+    return match
 
 
 def _torch_devices() -> dict[str, tuple[Any, int]]:
@@ -76,7 +92,7 @@ def _torch_devices() -> dict[str, tuple[Any, int]]:
 
 
 def _jax_devices() -> dict[str, tuple[Any, int]]:
-    """As :func:`_torch_devices`; jax's own list decides, so that ``JAX_PLATFORMS`` is obeyed."""
+    """As ``_torch_devices``; jax's own list decides, so that ``JAX_PLATFORMS`` is obeyed."""
     try:
         import jax
     except ImportError as error:

@@ -59,13 +59,13 @@ def write_json(path: str | os.PathLike[str], data: Any, *, force: bool = False) 
 
     Args:
         path: The file to write.
-        data: Anything that :func:`to_jsonable` takes.
+        data: Anything that ``to_jsonable`` takes.
         force: Replace a file that exists.
 
     Raises:
         TypeError: If ``data`` holds an object that JSON cannot express.
         FileExistsError: If ``path`` exists and ``force`` is false.
-        OSError: As for :func:`atomic_path`.
+        OSError: As for ``atomic_path``.
     """
     text = json.dumps(to_jsonable(data), indent=2, ensure_ascii=False, allow_nan=False)
     with atomic_path(path, force=force) as temporary:

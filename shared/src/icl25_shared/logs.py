@@ -33,7 +33,7 @@ def configure_logging(*, quiet: bool = False, verbose: bool = False, json_lines:
     """Send the messages of the icl25 packages, and the warnings of all others, to standard error.
 
     On a terminal rich formats them; elsewhere each is one plain line. Python warnings go the same way, as one line
-    without source code. It is for programs: a library only calls :func:`get_logger`, and its progress stays silent
+    without source code. It is for programs: a library only calls ``get_logger``, and its progress stays silent
     until a program has called this function. Calling it again replaces what the previous call set up.
 
     Args:
@@ -76,7 +76,7 @@ def configure_logging(*, quiet: bool = False, verbose: bool = False, json_lines:
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of a module; its level follows :func:`configure_logging`, whichever comes first.
+    """Return the logger of a module; its level follows ``configure_logging``, whichever comes first.
 
     Args:
         name: ``__name__`` of the calling module, which starts with ``icl25``.
@@ -94,7 +94,7 @@ class progress:
     """Progress of one piece of work, as a context manager.
 
     A bar with rate and time left on a terminal, a plain log line every few seconds elsewhere, nothing when quiet or
-    when no program has called :func:`configure_logging`. Blocks may be nested.
+    when no program has called ``configure_logging``. Blocks may be nested.
 
     Args:
         description: What is being done, for instance ``"solving batches"``.
@@ -165,7 +165,7 @@ class progress:
 
 
 def track(iterable: Iterable[T], description: str, total: float | None = None) -> Iterator[T]:
-    """Iterate while showing :class:`progress`.
+    """Iterate while showing ``progress``.
 
     Args:
         iterable: What to go through.

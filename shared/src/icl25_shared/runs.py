@@ -36,7 +36,7 @@ class RunFolder:
     The record holds the program, verb, configuration, seed, versions, start, duration, timings and status: ``running``
     while the block runs (and for ever, if the process is killed), then ``finished``, ``failed`` or ``interrupted``.
     Results proper go to other files, which hold neither times nor paths, so that the same seed gives the same bytes.
-    Make one with :meth:`create`.
+    Make one with ``create``.
 
     Attributes:
         folder: Where the files go.
@@ -109,7 +109,7 @@ class RunFolder:
                 write_json(self.folder / "run.json", self._record, force=True)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file in the folder, for instance to pass to :func:`atomic_path`."""
+        """Return the path of a file in the folder, for instance to pass to ``atomic_path``."""
         return self.folder / name
 
     def write_json(self, name: str, data: Any) -> Path:
@@ -117,7 +117,7 @@ class RunFolder:
 
         Args:
             name: File name, for instance ``"result.json"``.
-            data: Anything that :func:`to_jsonable` takes.
+            data: Anything that ``to_jsonable`` takes.
 
         Returns:
             Where it stands.

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from icl25_shared.devices import check_device_name
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -21,7 +23,10 @@ class InputError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class CommonFlags:
-    """The flags of every verb; a verb is a frozen, keyword-only dataclass that inherits them and has ``run``."""
+    """The flags of every verb; a verb is a frozen, keyword-only dataclass that inherits them and has ``run``.
+
+    A verb with a ``__post_init__`` of its own calls the inherited one too, which refuses what no verb can take.
+    """
 
     seed: Annotated[int, tyro.conf.arg(metavar="N")] = 0
     """Seed of every random draw; the same seed gives the same result."""
@@ -50,6 +55,15 @@ class CommonFlags:
     log_json: bool = False
     """Write messages and progress as JSON lines to standard error."""
 
+    def __post_init__(self) -> None:
+        """Refuse flags that are wrong whatever the verb."""
+        if self.quiet and self.verbose:
+            raise InputError("--quiet and --verbose exclude each other")
+        try:
+            check_device_name(self.device)
+        except ValueError as error:
+            raise InputError(f"--{error}") from None
+
     def run(self) -> Output:
         """Do the work of the verb.
 
@@ -67,7 +81,7 @@ class Output:
     """The result of a verb.
 
     Attributes:
-        data: What ``--json`` prints; anything that :func:`icl25_shared.files.to_jsonable` takes.
+        data: What ``--json`` prints; anything that ``icl25_shared.files.to_jsonable`` takes.
         view: What is printed otherwise: strings, rich tables and the like, one below the other.
         ok: False where the run came to its end and failed (a claim does not hold, a solver did not converge): exit
             status 1.

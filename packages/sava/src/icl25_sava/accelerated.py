@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ _CPU_BYTES = 1 << 30
 def solve_batch_on_device(
     train: Batch, val: list[Batch], W: np.ndarray, recipe: Recipe, diameters: np.ndarray | None = None
 ) -> BatchSolution:
-    """As :func:`icl25_sava.pairs.solve_batch`, the annealed problems stacked on ``recipe.device``.
+    """As ``icl25_sava.pairs.solve_batch``, the annealed problems stacked on ``recipe.device``.
 
     Problems of one shape and one number of temperatures are solved together, as many as fit the free memory.
 
@@ -35,14 +36,14 @@ def solve_batch_on_device(
         The solution, as NumPy arrays.
 
     Raises:
-        ValueError: see :func:`icl25_sava.pairs.solve_batch`.
+        ValueError: see ``icl25_sava.pairs.solve_batch``.
 
     Source: SAVA (arXiv 2406.01130), inner problems between batches.
     """
     import torch
 
     if recipe.solver != "annealed" or recipe.batch_cost != "dual" or recipe.per_pair_labels:
-        return solve_batch(train, val, W, Recipe(**{**recipe.__dict__, "device": "cpu"}), diameters)
+        return solve_batch(train, val, W, replace(recipe, device="cpu"), diameters)
     device = torch.device(recipe.device)
     dtype = torch.float64 if recipe.dtype == "float64" and device.type != "mps" else torch.float32
     n, k = len(train.X), len(val)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from abc import abstractmethod
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer
@@ -24,6 +25,24 @@ class ValueEstimator(BaseEstimator):
     values_: Float[np.ndarray, " n"]
     labels_: np.ndarray
 
+    @abstractmethod
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
+        """Value the training rows.
+
+        Args:
+            X: training rows, shape (n, d).
+            y: training labels, shape (n,).
+            X_val: validation rows, shape (m, d).
+            y_val: validation labels, shape (m,).
+
+        Returns:
+            The estimator.
+
+        Raises:
+            ValueError: bad data, or a parameter out of range.
+            TypeError: a container of an unknown kind.
+        """
+
     @property
     def scores_(self) -> Float[np.ndarray, " n"]:
         """Harm of each row, shape (n,): the negative value."""
@@ -44,7 +63,7 @@ class ValueEstimator(BaseEstimator):
         n: int | None = None,
         per_class: bool = False,
     ) -> Bool[np.ndarray, " n"]:
-        """Which rows to prune; see :func:`icl25_sava.prune_mask`.
+        """Which rows to prune; see ``icl25_sava.prune_mask``.
 
         Args:
             fraction: share of the rows to prune, in [0, 1).
@@ -71,7 +90,7 @@ class ValueEstimator(BaseEstimator):
         n: int | None = None,
         per_class: bool = False,
     ) -> Integer[np.ndarray, " k"]:
-        """Row numbers to keep, ascending: the complement of :meth:`prune_mask`.
+        """Row numbers to keep, ascending: the complement of ``prune_mask``.
 
         Args:
             fraction: share of the rows to prune, in [0, 1).

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, Self
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -12,7 +13,7 @@ from icl25_sava.base import ValueEstimator, resolve_seed
 from icl25_sava.embedders import make_embedder
 from icl25_sava.gradients import batchwise_weights
 from icl25_sava.inputs import read_labels, read_rows
-from icl25_sava.pairs import Recipe, blas_on_one_thread
+from icl25_sava.pairs import blas_on_one_thread
 from icl25_sava.sava import SAVA
 from icl25_sava.validation_side import Settings
 
@@ -29,19 +30,19 @@ class LAVA(SAVA):
         lambda_x: weight of the features.
         lambda_y: weight of the class distance.
         p: 2 or 1.
-        embedder: as in :class:`SAVA`.
-        label_distance: as in :class:`SAVA`.
+        embedder: as in ``SAVA``.
+        label_distance: as in ``SAVA``.
         label_samples: most rows per class and side for W.
         solver: ``"annealed"``, ``"sinkhorn"`` or ``"emd"``.
         diameter: length scale at which annealing starts.
-        device: as in :class:`SAVA`.
+        device: as in ``SAVA``.
         dtype: ``"float32"`` or ``"float64"``.
         compat: ``"official"`` takes W from all rows and the diameter from raw inputs with the label.
         random_state: seed of the sample for W.
         verbose: 1 shows progress.
 
     Attributes:
-        values_, scores_, ranking_, distance_, nearest_, nearest_cost_, label_distances_: as in :class:`SAVA`.
+        values_, scores_, ranking_, distance_, nearest_, nearest_cost_, label_distances_: as in ``SAVA``.
 
     Source: Just et al., "LAVA: Data Valuation without Pre-Specified Learning Algorithms", ICLR 2023.
     """
@@ -85,11 +86,11 @@ class LAVA(SAVA):
         )
         self.max_memory_mb = max_memory_mb
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> LAVA:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
         """Value the training rows.
 
         Args:
-            X: training rows, shape (N, d), see :meth:`SAVA.fit`.
+            X: training rows, shape (N, d), see ``SAVA.fit``.
             y: training labels, shape (N,).
             X_val: validation rows, shape (M, d).
             y_val: validation labels, shape (M,).
@@ -113,7 +114,7 @@ class LAVA(SAVA):
             rows.array.reshape(len(rows), *rows.sample_shape), y, val.array.reshape(len(val), *val.sample_shape), y_val
         )
 
-    def partial_fit(self, X: Any, y: Any = None) -> LAVA:
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Not defined: the single problem holds all rows.
 
         Args:
@@ -126,13 +127,13 @@ class LAVA(SAVA):
         raise NotImplementedError("LAVA solves one problem over all rows: use SAVA to add rows")
 
     def _settings(self) -> Settings:
-        return Settings(**{**super()._settings().__dict__, "batch_size": None, "batching": "sequential"})
+        return replace(super()._settings(), batch_size=None, batching="sequential")
 
 
 class BatchwiseLAVA(SAVA):
     """Batch-wise LAVA: each batch's gradients squashed, normalised and averaged over validation batches.
 
-    The parameters are those of :class:`SAVA`; ``outer``, ``outer_reg`` and ``between`` have no effect.
+    The parameters are those of ``SAVA``; ``outer``, ``outer_reg`` and ``between`` have no effect.
 
     Source: batch-wise baseline of SAVA (arXiv 2406.01130): s_k = mean_j u_kj / sum_l u_lj, u = (tanh(cg) + 1) / 2.
     """
@@ -148,20 +149,19 @@ class NearestCost(SAVA):
     """Value of a row by the label-augmented cost to the nearest validation row alone, without any transport.
 
     Nearly always as good at finding bad rows as SAVA, and cheaper; it gives no distance between the sets. The
-    parameters are those of :class:`SAVA`; those of the solver and of the outer problem have no effect.
+    parameters are those of ``SAVA``; those of the solver and of the outer problem have no effect.
 
     Source: our baseline.
     """
 
     def _settings(self) -> Settings:
         settings = super()._settings()
-        recipe = Recipe(**{**settings.recipe.__dict__, "potentials": False, "device": "cpu"})
-        return Settings(**{**settings.__dict__, "recipe": recipe})
+        return replace(settings, recipe=replace(settings.recipe, potentials=False, device="cpu"))
 
     def _outer_plan(self, batch_costs: np.ndarray) -> Float[np.ndarray, "kt kv"]:
         return np.full(batch_costs.shape, 1 / batch_costs.size)
 
-    def _finish(self) -> NearestCost:
+    def _finish(self) -> Self:
         super()._finish()
         self.values_ = -self.nearest_cost_
         del self.distance_
@@ -173,7 +173,7 @@ class KNNShapley(ValueEstimator):
 
     Args:
         k: number of neighbours, >= 1.
-        embedder: as in :class:`SAVA`.
+        embedder: as in ``SAVA``.
         random_state: seed of the embedder.
 
     Attributes:
@@ -187,11 +187,11 @@ class KNNShapley(ValueEstimator):
         self.embedder = embedder
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> KNNShapley:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
         """Value the training rows.
 
         Args:
-            X: training rows, shape (N, d), see :meth:`SAVA.fit`.
+            X: training rows, shape (N, d), see ``SAVA.fit``.
             y: training labels, shape (N,).
             X_val: validation rows, shape (M, d).
             y_val: validation labels, shape (M,).
@@ -274,12 +274,14 @@ class RandomValues(ValueEstimator):
 
     Args:
         random_state: seed.
+
+    Source: our baseline.
     """
 
     def __init__(self, *, random_state: Any = None) -> None:
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> RandomValues:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
         """Draw a value for each row.
 
         Args:

@@ -22,7 +22,7 @@ def resolve_method(method: str, n_pairs: int, n_features: int) -> str:
     """The method that ``"auto"`` stands for: ``"sample"``, ``"gaussian"`` or ``"means"``, by the size of the problem.
 
     Args:
-        method: one of :data:`LabelDistance`.
+        method: one of ``LabelDistance``.
         n_pairs: number of (training class, validation class) pairs.
         n_features: number of features d.
 
@@ -130,7 +130,7 @@ def pairwise_label_distances(
     scaling: float = 0.5,
     p: int = 2,
 ) -> Float[np.ndarray, "kt kv"]:
-    """Class distances from the rows of each class, see :func:`label_distances`.
+    """Class distances from the rows of each class, see ``label_distances``.
 
     Args:
         train: one array (n_k, d) per training class.
@@ -190,7 +190,11 @@ class _GaussianDistance:
 
     def __init__(self, train: list[np.ndarray], val: list[np.ndarray], p: int, means_only: bool) -> None:
         self.p, self.means_only = p, means_only
-        self.mean = [[rows.mean(axis=0, dtype=np.float64) if len(rows) else None for rows in s] for s in (train, val)]
+        # A class without rows is asked for no distance.
+        self.mean = [
+            [rows.mean(axis=0, dtype=np.float64) if len(rows) else np.full(rows.shape[1], np.nan) for rows in side]
+            for side in (train, val)
+        ]
         if not means_only:
             self.cov = [[_covariance(rows) for rows in side] for side in (train, val)]
             self.root = [_matrix_root(cov) for cov in self.cov[0]]

@@ -272,6 +272,20 @@ class Info(CommonFlags):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sample(CommonFlags):
+    """Write files to try the other verbs on: 1 000 real digits, 300 of them with a wrong label.
+
+    The folder --out (sample without it) gets train.csv, val.csv (clean) and audit.csv, which says which rows are wrong.
+    """
+
+    def run(self) -> Output:
+        """Write the files."""
+        from icl25_sava.verbs import run_sample
+
+        return run_sample(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Demo(CommonFlags):
     """Find noisy pixels and wrong labels in 1 000 real digits, against LAVA and KNN-Shapley (half a minute)."""
 
@@ -314,6 +328,7 @@ VERBS: dict[str, type[CommonFlags]] = {
     "distance": Distance,
     "plot": Plot,
     "info": Info,
+    "sample": Sample,
     "demo": Demo,
     "reproduce": Reproduce,
 }

@@ -82,7 +82,7 @@ def augmented_cost(
         y: class ids of the training rows, shape (n,), integers that index the rows of W.
         Xv: features of the validation rows, shape (m, d).
         yv: class ids of the validation rows, shape (m,), integers that index the columns of W.
-        W: class-to-class distances, shape (k, k), see :func:`label_distances`; None leaves the label term out.
+        W: class-to-class distances, shape (k, k), see ``label_distances``; None leaves the label term out.
         lambda_x: weight of the features, >= 0.
         lambda_y: weight of the labels, >= 0.
         p: 1 or 2.

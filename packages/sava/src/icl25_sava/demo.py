@@ -77,7 +77,7 @@ def run_trial(panel: str, seed: int) -> Trial:
     """Corrupt 1 000 digits, value them by every method, prune, train.
 
     Args:
-        panel: a key of :data:`PANELS`.
+        panel: a key of ``PANELS``.
         seed: seed of the split, the corruption and the methods.
 
     Returns:

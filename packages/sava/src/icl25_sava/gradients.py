@@ -45,8 +45,13 @@ def batchwise_weights(gradients: Float[np.ndarray, "n k"]) -> Float[np.ndarray, 
         ``u / sum(u)`` per column with ``u = (tanh(gradients) + 1) / 2``, shape (n, k); equal shares 1 / n for a column
         in which every u is zero to machine precision.
 
+    Raises:
+        ValueError: there are no rows.
+
     Source: SAVA (arXiv 2406.01130), batch-wise LAVA baseline of its reference implementation.
     """
+    if len(gradients) == 0:
+        raise ValueError("weights need at least 1 row, got 0")
     u = (np.tanh(gradients.astype(np.float64)) + 1) / 2
     total = u.sum(axis=0)
     return np.divide(u, total, out=np.full_like(u, 1 / len(u)), where=total > 0)

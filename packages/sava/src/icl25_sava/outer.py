@@ -57,7 +57,7 @@ def harm_scores(
         gradients: calibrated gradients against each validation batch, shape (b, K_v).
         plan_row: the batch's row of the outer plan, shape (K_v,).
         n_batches: number of training batches K_t.
-        offset: what is added to every row of the batch, see ``between`` of :class:`icl25_sava.SAVA`.
+        offset: what is added to every row of the batch, see ``between`` of ``icl25_sava.SAVA``.
 
     Returns:
         Scores, shape (b,), float64, in units of the cost.

@@ -21,7 +21,7 @@ __all__ = ["Batch", "BatchSolution", "Recipe", "blas_on_one_thread", "make_batch
 
 @dataclass(frozen=True)
 class Recipe:
-    """How the transport problem of one pair of batches is posed and solved; see :class:`icl25_sava.SAVA`."""
+    """How the transport problem of one pair of batches is posed and solved; see ``icl25_sava.SAVA``."""
 
     eps: float = 0.1
     scaling: float = 0.5
@@ -148,7 +148,7 @@ def solve_batch(
     """Solve the k problems of one training batch; the unit of parallel work.
 
     Args:
-        train: the batch, or where its rows lie on disk with the remaining arguments of :func:`make_batch`.
+        train: the batch, or where its rows lie on disk with the remaining arguments of ``make_batch``.
         val: the k validation batches.
         W: class distances, shape (c, c), indexed by class id.
         recipe: how each problem is posed and solved.
@@ -218,10 +218,10 @@ def pair_diameter(train: Batch, val: Batch, W: np.ndarray, recipe: Recipe) -> fl
         return diameter(train.box, val.box)
     if train.raw is None or val.raw is None:
         raise ValueError("the batches were made without their raw inputs")
-    labelled = [
-        bounding_box(np.column_stack([batch.raw, batch.y + shift])) for batch, shift in ((train, 0), (val, len(W)))
-    ]
-    return diameter(*labelled)
+    return diameter(
+        bounding_box(np.column_stack([train.raw, train.y])),
+        bounding_box(np.column_stack([val.raw, val.y + len(W)])),
+    )
 
 
 def _potentials(C: np.ndarray, start: float, recipe: Recipe) -> Potentials:

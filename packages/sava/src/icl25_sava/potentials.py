@@ -277,7 +277,7 @@ def emd_potentials(
         max_iter: largest number of simplex pivots.
 
     Returns:
-        ``Potentials(f, g)`` in double precision with f_i + g_j <= C_ij, shifted as in :func:`sinkhorn_potentials`.
+        ``Potentials(f, g)`` in double precision with f_i + g_j <= C_ij, shifted as in ``sinkhorn_potentials``.
 
     Raises:
         ValueError: shapes do not match, C is empty or not finite, or weights are not positive.

@@ -63,7 +63,7 @@ def detection_aucs(row: str, seed: int, sizes: Sizes) -> dict[str, float]:
     """AUC of finding corrupted digits, per method.
 
     Args:
-        row: a key of :data:`ROWS`.
+        row: a key of ``ROWS``.
         seed: seed of data, corruption and methods.
         sizes: number of rows and batch size.
 
@@ -76,8 +76,8 @@ def detection_aucs(row: str, seed: int, sizes: Sizes) -> dict[str, float]:
     # One fit of the embedder serves all methods.
     phi = make_embedder(embedder, random_state=seed).fit(split.val.X, split.val.y)
     X, X_val = np.asarray(phi.transform(X)), np.asarray(phi.transform(split.val.X))
-    options = {"random_state": seed}
-    batched = {"batch_size": sizes.batch_size, **options}
+    options: dict[str, Any] = {"random_state": seed}
+    batched: dict[str, Any] = {"batch_size": sizes.batch_size, **options}
     methods: dict[str, ValueEstimator] = {
         "SAVA": SAVA(**batched),
         "uniform outer": SAVA(outer="uniform", **batched),
@@ -139,8 +139,7 @@ def incremental(sizes: Sizes, seed: int) -> tuple[pd.DataFrame, float]:
     n = sizes.step * sizes.n_steps
     split = augmented_digits(n, sizes.n_val, seed)
     X, y, _ = corrupt(split.train.X, split.train.y, "labels", 0.3, seed)
-    batched = {"batch_size": min(sizes.batch_size, sizes.step // 2), "batching": "shuffle", "random_state": seed}
-    model = SAVA(**batched)
+    model = SAVA(min(sizes.batch_size, sizes.step // 2), batching="shuffle", random_state=seed)
     rng = np.random.default_rng([seed, 7])
     lines = []
     for step in range(sizes.n_steps):
@@ -160,7 +159,7 @@ def incremental(sizes: Sizes, seed: int) -> tuple[pd.DataFrame, float]:
 
 
 def _difference_from_scratch(X: np.ndarray, y: np.ndarray, val: Any, W: np.ndarray, sizes: Sizes) -> float:
-    fixed = {
+    fixed: dict[str, Any] = {
         "batch_size": sizes.step // 2,
         "batching": "sequential",
         "label_distance": W,
@@ -187,8 +186,8 @@ def reproduce_claims(
 
     Args:
         auc: per row of the table a frame of AUC, a line per seed and a column per method.
-        curve: the result of :func:`growth`.
-        steps: per seed the first result of :func:`incremental`.
+        curve: the result of ``growth``.
+        steps: per seed the first result of ``incremental``.
         differences: per seed the second.
 
     Returns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from jaxtyping import Float
@@ -38,7 +38,7 @@ class SAVA(ValueEstimator):
         lambda_y: weight of the class distance, >= 0; 0 leaves labels out.
         p: 2 for half the squared distance, 1 for the plain distance.
         embedder: None (features as given), a callable, a scikit-learn transformer, or a name such as ``"pca:32"``,
-            ``"mlp"``; see :func:`icl25_sava.make_embedder`. Values are only as good as this.
+            ``"mlp"``; see ``icl25_sava.make_embedder``. Values are only as good as this.
         label_distance: how class distances W come about: ``"auto"``, ``"sample"``, ``"gaussian"``, ``"means"``,
             ``"none"``, ``"first_batch"``, ``"per_pair"``, or an array (K, K) in the order of the sorted classes.
         label_samples: most rows per class and side for W.
@@ -132,7 +132,7 @@ class SAVA(ValueEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> SAVA:
+    def fit(self, X: Any, y: Any = None, X_val: Any = None, y_val: Any = None) -> Self:
         """Value the training rows.
 
         Args:
@@ -157,20 +157,20 @@ class SAVA(ValueEstimator):
         self.valuation_ = Valuation.begin(self._settings(), X, y, X_val, y_val)
         return self._finish()
 
-    def partial_fit(self, X: Any, y: Any = None) -> SAVA:
+    def partial_fit(self, X: Any, y: Any = None) -> Self:
         """Add training rows: only their batches are solved, then all values are weighed anew.
 
         Validation set, embedder and class distances stay as ``fit`` made them, so that values stay comparable.
 
         Args:
-            X: new training rows, as in :meth:`fit`.
+            X: new training rows, as in ``fit``.
             y: their labels.
 
         Returns:
             The estimator; its arrays now cover the earlier rows followed by the new ones.
 
         Raises:
-            ValueError: bad data, see :meth:`fit`.
+            ValueError: bad data, see ``fit``.
             NotFittedError: before ``fit``.
 
         Warns:
@@ -181,8 +181,8 @@ class SAVA(ValueEstimator):
         return self._finish()
 
     @classmethod
-    def load(cls, store: str | Path, **changes: Any) -> SAVA:
-        """The fitted estimator of a store, without the training rows; ready for :meth:`partial_fit`.
+    def load(cls, store: str | Path, **changes: Any) -> Self:
+        """The fitted estimator of a store, without the training rows; ready for ``partial_fit``.
 
         Args:
             store: folder of the store.
@@ -200,7 +200,8 @@ class SAVA(ValueEstimator):
         params = place.meta["params"]
         if params["label_distance"] == "precomputed":
             params["label_distance"] = place.label_distances()
-        model = cls(**{**params, "store": str(store), "random_state": place.meta["seed"], **changes})
+        options: dict[str, Any] = {**params, "store": str(store), "random_state": place.meta["seed"], **changes}
+        model = cls(**options)
         model.valuation_ = Valuation.reopen(model._settings(), place)
         return model if model.valuation_.pending else model._finish()
 
@@ -284,7 +285,7 @@ class SAVA(ValueEstimator):
         if not math.isfinite(self.between):
             raise ValueError(f"between must be finite, got {self.between}")
 
-    def _finish(self) -> SAVA:
+    def _finish(self) -> Self:
         """Set what the solved batches determine."""
         valuation, side = self.valuation_, self.valuation_.side
         started = time.perf_counter()
@@ -341,7 +342,7 @@ def dataset_distance(
     """Distance between two labelled data sets: the hierarchical transport cost that SAVA computes on its way.
 
     Args:
-        X: rows of the first set, shape (n, d), as in :meth:`SAVA.fit`.
+        X: rows of the first set, shape (n, d), as in ``SAVA.fit``.
         y: their labels, shape (n,).
         X_val: rows of the second set, shape (m, d).
         y_val: their labels, shape (m,).
@@ -353,7 +354,7 @@ def dataset_distance(
         The distance, in units of the cost (half squared features).
 
     Raises:
-        ValueError: bad data, see :meth:`SAVA.fit`.
+        ValueError: bad data, see ``SAVA.fit``.
 
     Source: OTDD (Alvarez-Melis and Fusi, NeurIPS 2020), by the hierarchical plan of SAVA (arXiv 2406.01130).
     """

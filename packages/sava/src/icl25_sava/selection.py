@@ -17,8 +17,14 @@ def ranking(values: Float[np.ndarray, " n"]) -> Integer[np.ndarray, " n"]:
     Returns:
         Row numbers, shape (n,).
 
+    Raises:
+        ValueError: a value is NaN, which has no place in the order.
+
     Source: SAVA (arXiv 2406.01130), pruning by descending harm.
     """
+    missing = np.isnan(values)
+    if missing.any():
+        raise ValueError(f"{int(missing.sum())} values are NaN, first at row {int(missing.argmax())}")
     return np.argsort(values, kind="stable")
 
 

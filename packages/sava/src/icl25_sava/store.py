@@ -17,7 +17,7 @@ from icl25_shared import atomic_path, write_json
 
 __all__ = ["DiskLedger", "Ledger", "MemoryLedger", "Segment", "Store"]
 
-_NEAREST = np.dtype([("row", np.int64), ("cost", np.float64)])
+_NEAREST: np.dtype[np.void] = np.dtype([("row", np.int64), ("cost", np.float64)])
 _FORMAT = 1
 
 
@@ -115,7 +115,7 @@ class Store:
     """A folder that holds everything a valuation needs to be resumed, extended and read again.
 
     ``meta.json`` (settings, seed, classes, shapes, versions), ``W.npy``, ``validation.npz``, ``segments/`` (labels and
-    batches of each call) and the files of :class:`DiskLedger`. No file holds a pickle.
+    batches of each call) and the files of ``DiskLedger``. No file holds a pickle.
 
     Args:
         folder: path of the store.
@@ -159,7 +159,7 @@ class Store:
         meta: dict[str, Any],
         W: np.ndarray,
         classes: np.ndarray,
-        validation: dict[str, np.ndarray],
+        validation: dict[str, Any],
         segment: Segment,
     ) -> None:
         """Write a new store; ``meta.json`` comes last, so that a crash leaves no store at all.

@@ -107,7 +107,7 @@ class ValidationSide:
         return make_batch(rows.take(index), y[index], index, embed=self.embedder, **self.batch_arguments())
 
     def batch_arguments(self) -> dict[str, Any]:
-        """What :func:`icl25_sava.pairs.make_batch` needs besides the rows and the embedder."""
+        """What ``icl25_sava.pairs.make_batch`` needs besides the rows and the embedder."""
         recipe = self.settings.recipe
         keep_raw = recipe.plan_on_raw or recipe.diameter_of_raw_and_label
         return {"centre": self.centre, "dtype": recipe.dtype, "keep_raw": keep_raw}
@@ -167,7 +167,7 @@ class ValidationSide:
         """Grow by classes that only new training rows have; what was frozen stays. Say when the data have drifted.
 
         Args:
-            sample: :meth:`class_sample` of the new rows.
+            sample: ``class_sample`` of the new rows.
             known: all classes, the frozen ones first.
 
         Raises:

@@ -1,6 +1,6 @@
 """A valuation from raw inputs to solved batches: what SAVA, LAVA and the batch-wise baseline share.
 
-:class:`Valuation` holds the frozen side and the ledger of solved training batches. The estimators differ only in how
+``Valuation`` holds the frozen side and the ledger of solved training batches. The estimators differ only in how
 they cut batches and in how they weigh the ledger together.
 """
 
@@ -43,7 +43,7 @@ class Valuation:
 
         Args:
             settings: the resolved parameters.
-            X: training rows, see :func:`icl25_sava.inputs.read_rows`.
+            X: training rows, see ``icl25_sava.inputs.read_rows``.
             y: training labels.
             X_val: validation rows.
             y_val: validation labels.

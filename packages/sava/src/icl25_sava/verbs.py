@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from icl25_shared import InputError, Output, to_jsonable
 from rich.table import Table
 
 from icl25_sava import workflows
@@ -15,6 +15,7 @@ from icl25_sava.sava import SAVA, dataset_distance
 from icl25_sava.selection import prune_mask
 from icl25_sava.store import Store
 from icl25_sava.tables import read_values, write_kept, write_values
+from icl25_shared import InputError, Output, to_jsonable
 
 if TYPE_CHECKING:
     from icl25_sava import cli
@@ -26,8 +27,9 @@ def run_value(flags: cli.Value) -> Output:
     """Value the rows of a file."""
     out = _output(flags.out, Path("values.parquet"), flags.force)
     options = flags.options()
-    store = _prepare_store(flags)
+    _check_store(flags)
     train, val = workflows.read_pair(flags.reading(), flags.train, flags.val, labels=flags.lambda_y != 0)
+    store = _prepare_store(flags)
     n_jobs = workflows.workers(flags.jobs, len(train), len(val))
     model = workflows.make_method(flags.method, {**options, "store": store, "n_jobs": n_jobs})
     model.fit(workflows.images(train), train.y, workflows.images(val), val.y)
@@ -39,13 +41,9 @@ def run_value(flags: cli.Value) -> Output:
 def run_add(flags: cli.Add) -> Output:
     """Value new rows beside the old ones."""
     out = _output(flags.out, Path("values.parquet"), flags.force)
-    kept = workflows.stored_ids(flags.store)
-    reading = workflows.Reading(
-        *(new if new is not None else old for new, old in zip(flags.reading(), kept.reading, strict=True))
-    )
     model = SAVA.load(flags.store, device=flags.device, verbose=0 if flags.quiet else 1)
-    pending, n_known = model.valuation_.pending, len(kept.train)
-    if pending and len(model.valuation_.segments) == 1:
+    pending, segments = model.valuation_.pending, model.valuation_.segments
+    if pending and len(segments) == 1:
         raise InputError(f"the first run of {flags.store} is not complete: finish it with `value --store ... --resume`")
     if pending and not flags.resume:
         raise InputError(
@@ -53,16 +51,19 @@ def run_add(flags: cli.Add) -> Output:
         )
     if flags.resume and not pending:
         raise InputError(f"nothing to resume in {flags.store}: it is complete")
+    kept = workflows.stored_ids(flags.store)
+    reading = workflows.Reading(
+        *(new if new is not None else old for new, old in zip(flags.reading(), kept.reading, strict=True))
+    )
     data = reading.read(flags.new)
     if data.y is None and model.lambda_y != 0:
         raise InputError(f"{flags.new}: no labels: name their column with --label")
-    if pending:  # the broken run may or may not have kept the new ids
-        n_known = sum(len(segment) for segment in model.valuation_.segments[:-1])
-    known = kept.train[:n_known]
+    # Ids are kept before their rows are solved, so a run that failed or broke off may have left more ids than rows.
+    known = kept.train[: sum(len(segment) for segment in (segments[:-1] if pending else segments))]
     ids = np.concatenate([known, workflows.new_ids(known, data, reading.id_column)])
     model.valuation_.set_workers(workflows.workers(flags.jobs, len(data), len(kept.val)))
+    workflows.store_ids(flags.store, ids, reading=kept.reading)
     model.partial_fit(workflows.images(data), data.y)
-    workflows.store_ids(flags.store, ids, reading=reading)
     return _write(model, ids, kept.val, out, flags.force, "sava")
 
 
@@ -124,7 +125,7 @@ def run_distance(flags: cli.Distance) -> Output:
     """Measure the distance."""
     first, second = workflows.read_pair(flags.reading(), flags.first, flags.second, labels=flags.lambda_y != 0)
     n_jobs = workflows.workers(flags.jobs, len(first), len(second))
-    model = workflows.make_method("sava", {**flags.options(), "n_jobs": n_jobs})
+    model = SAVA(**flags.options(), n_jobs=n_jobs)
     distance = dataset_distance(
         workflows.images(first), first.y, workflows.images(second), second.y, debias=flags.debias, model=model
     )
@@ -141,11 +142,14 @@ def run_compare(flags: cli.Compare) -> Output:
         raise InputError(f"--methods: expected some of {', '.join(workflows.METHODS)}, found {flags.methods!r}")
     if (flags.truth is None) != (flags.audit is None):
         raise InputError("--truth and --audit belong together: the column, and the file that has it")
+    out = None if flags.out is None else _output(flags.out, Path("values.parquet"), flags.force)
     train, val = workflows.read_pair(flags.reading(), flags.train, flags.val, labels=flags.lambda_y != 0)
     known = None
     if flags.audit is not None and flags.truth is not None:
         known = workflows.read_flags(_existing(flags.audit), flags.truth, train.ids)
-    table, values = workflows.compare_methods(train, val, names, {**flags.options(), **({"n_jobs": flags.jobs} if flags.jobs else {})})
+    table, values = workflows.compare_methods(
+        train, val, names, {**flags.options(), **({"n_jobs": flags.jobs} if flags.jobs else {})}
+    )
     if known is not None:
         ids = train.ids.astype(str)
         place = pd.Series(np.arange(len(ids)), index=ids)[known.index].to_numpy()
@@ -154,13 +158,17 @@ def run_compare(flags: cli.Compare) -> Output:
         ]
     columns = ["method", "seconds", f"rank correlation with {names[0]}"] + (["AUC"] if known is not None else [])
     rows = [
-        (r.method, f"{r.seconds:.2f}", f"{r.rank_correlation:.3f}", *([f"{r.auc:.4f}"] if known is not None else []))
-        for r in table.itertuples()
+        (
+            line["method"],
+            f"{line['seconds']:.2f}",
+            f"{line['rank_correlation']:.3f}",
+            *([f"{line['auc']:.4f}"] if known is not None else []),
+        )
+        for line in table.to_dict("records")
     ]
     view: list[Any] = [_table(f"{len(train):,} training rows, {len(val):,} validation rows", columns, rows)]
     data: dict[str, Any] = {"methods": table.to_dict("records")}
-    if flags.out is not None:
-        out = _output(flags.out, flags.out, flags.force)
+    if out is not None:
         from icl25_shared import atomic_path
 
         with atomic_path(out, force=flags.force) as path:
@@ -236,18 +244,50 @@ def run_info(flags: cli.Info) -> Output:
     return Output(to_jsonable(data), [_table(str(flags.store), ["", ""], rows)])
 
 
-def _prepare_store(flags: cli.Value) -> Path | None:
+def run_sample(flags: cli.Sample) -> Output:
+    """Write the files."""
+    from icl25_shared import atomic_path
+
+    from icl25_sava.corruption import corrupt
+    from icl25_sava.datasets import load_digits_split
+
+    folder = flags.out if flags.out is not None else Path("sample")
+    if folder.is_file():
+        raise InputError(f"--out {folder} is a file, expected a folder")
+    split = load_digits_split(1000, 400, flags.seed)
+    X, y, mask = corrupt(split.train.X, split.train.y, "labels", 0.3, flags.seed)
+    ids = [f"digit-{number:04d}" for number in range(len(y))]
+    val_ids = [f"clean-{number:04d}" for number in range(len(split.val.y))]
+    pixels = [f"pixel_{number}" for number in range(X.shape[1])]
+    tables = {
+        "train.csv": pd.DataFrame(X, columns=pixels).assign(digit=y).assign(id=ids),
+        "val.csv": pd.DataFrame(split.val.X, columns=pixels).assign(digit=split.val.y, id=val_ids),
+        "audit.csv": pd.DataFrame({"id": ids, "wrong": mask}),
+    }
+    for name, table in tables.items():
+        with atomic_path(folder / name, force=flags.force) as path:
+            table.to_csv(path, index=False)
+    paths = [str(folder / name) for name in tables]
+    command = f"icl25-sava value {paths[0]} {paths[1]} --label digit --id-column id"
+    return Output({"files": paths}, [*(f"wrote {path}" for path in paths), f"try: {command}"])
+
+
+def _check_store(flags: cli.Value) -> None:
     if flags.store is None:
         if flags.resume:
             raise InputError("--resume goes on with the run of a store: name it with --store")
-        return None
+        return
     if flags.method != "sava":
         raise InputError(f"--store is for --method sava, found {flags.method}")
-    store = Store(flags.store)
-    if store.exists and not flags.resume:
-        if not flags.force:
-            raise InputError(f"the store {flags.store} exists: --resume goes on with it, --force begins anew")
-        store.remove()
+    if Store(flags.store).exists and not (flags.resume or flags.force):
+        raise InputError(f"the store {flags.store} exists: --resume goes on with it, --force begins anew")
+
+
+def _prepare_store(flags: cli.Value) -> Path | None:
+    """Make room for a new store; called once the input has been read, so that a slip costs no old one."""
+    if flags.store is not None and not flags.resume and Store(flags.store).exists:
+        workflows.forget_ids(flags.store)
+        Store(flags.store).remove()
     return flags.store
 
 
@@ -280,8 +320,14 @@ def _write(model: Any, ids: np.ndarray, val_ids: np.ndarray, out: Path, force: b
         data |= {"distance": model.distance_, "batches": list(model.batch_costs_.shape)}
     columns = ["rank", "id", "label", "value"] + (["nearest validation id"] if "nearest_id" in table else [])
     rows = [
-        (str(r.rank), str(r.id), str(r.label), f"{r.value:.4g}", *([str(r.nearest_id)] if "nearest_id" in table else []))
-        for r in worst.itertuples()
+        (
+            str(line["rank"]),
+            str(line["id"]),
+            str(line["label"]),
+            f"{line['value']:.4g}",
+            *([str(line["nearest_id"])] if "nearest_id" in table else []),
+        )
+        for line in data["worst"]
     ]
     view = [
         _table(f"The {len(rows)} worst of {len(table):,} rows", columns, rows),
@@ -326,6 +372,8 @@ def _worst(flags: cli.Plot, table: pd.DataFrame) -> Any:
     nearest = places.reindex(table["nearest_id"].astype(str))
     if nearest.isna().any():
         raise InputError(f"{flags.val} lacks validation ids that {flags.values} names")
+    if train.y is None or val.y is None:
+        raise InputError("the labels of the rows stand beside them: name their column with --label")
     values = table["value"].to_numpy(np.float64)
     return plot_worst(train.X, train.y, values, nearest.to_numpy(np.int64), val.X, val.y, shape)
 
@@ -340,7 +388,7 @@ def _save(figure: Any, folder: Path, name: str, force: bool) -> str:
     return str(folder / name)
 
 
-def _table(title: str, columns: list[str], rows: list[tuple[str, ...]]) -> Table:
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     table = Table(title=title, title_justify="left", show_header=any(columns))
     for column in columns:
         table.add_column(column, justify="right" if column not in {"", "id", "label", "class", "method"} else "left")

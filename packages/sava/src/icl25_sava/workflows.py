@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from icl25_shared import get_logger, read_json, write_json
 
 from icl25_sava.base import ValueEstimator
 from icl25_sava.baselines import LAVA, BatchwiseLAVA, KNNShapley, NearestCost, RandomValues
@@ -17,6 +16,7 @@ from icl25_sava.evaluation import detection_auc, detection_curve
 from icl25_sava.readers import Dataset, read_dataset
 from icl25_sava.sava import SAVA
 from icl25_sava.store import Store
+from icl25_shared import get_logger, read_json, write_json
 
 __all__ = [
     "METHODS",
@@ -47,7 +47,7 @@ _log = get_logger(__name__)
 
 
 class Reading(NamedTuple):
-    """Which columns of a file are what; see :func:`icl25_sava.readers.read_dataset`."""
+    """Which columns of a file are what; see ``icl25_sava.readers.read_dataset``."""
 
     label: str | None = None
     features: str | None = None
@@ -82,8 +82,8 @@ def make_method(name: str, options: Mapping[str, Any]) -> ValueEstimator:
     """Estimator by name, with those of the options that it knows.
 
     Args:
-        name: a key of :data:`METHODS`.
-        options: parameters of :class:`SAVA`; ``k`` for KNN-Shapley.
+        name: a key of ``METHODS``.
+        options: parameters of ``SAVA``; ``k`` for KNN-Shapley.
 
     Returns:
         The estimator, not yet fitted.
@@ -200,8 +200,13 @@ def store_ids(store: Path, ids: np.ndarray, *, val_ids: np.ndarray | None = None
     write_json(path, {"train": ids.tolist(), "val": val, "reading": reading._asdict()}, force=True)
 
 
+def forget_ids(store: Path) -> None:
+    """Remove what ``store_ids`` kept."""
+    (store / "ids.json").unlink(missing_ok=True)
+
+
 def stored_ids(store: Path) -> StoredIds:
-    """What :func:`store_ids` kept.
+    """What ``store_ids`` kept.
 
     Args:
         store: folder of the store.
@@ -237,7 +242,8 @@ def read_flags(data: pd.DataFrame | Path, column: str, ids: np.ndarray) -> pd.Se
     """
     if isinstance(data, Path):
         path = data
-        table = pd.read_parquet(path) if path.suffix in (".parquet", ".pq") else pd.read_csv(path)
+        # As text, or ids such as "007" would lose their zeros.
+        table = pd.read_parquet(path) if path.suffix in (".parquet", ".pq") else pd.read_csv(path, dtype={"id": str})
         if "id" not in table:
             raise ValueError(f'{path} has no column "id" to join on; it has {", ".join(map(str, table.columns))}')
     else:
@@ -249,7 +255,9 @@ def read_flags(data: pd.DataFrame | Path, column: str, ids: np.ndarray) -> pd.Se
     flags = table[column].astype(str).str.strip().str.lower().map(words)
     if flags.isna().any():
         row = int(flags.isna().to_numpy().argmax())
-        raise ValueError(f'{path}, column "{column}", row {row}: expected true or false, found {table[column].iloc[row]!r}')
+        raise ValueError(
+            f'{path}, column "{column}", row {row}: expected true or false, found {table[column].iloc[row]!r}'
+        )
     joined = pd.Series(flags.astype(bool).to_numpy(), index=table["id"].astype(str))
     known = joined[joined.index.isin(pd.Index(ids).astype(str))]
     if known.empty:
@@ -298,8 +306,8 @@ def compare_methods(
     Args:
         train: training rows, n of them.
         val: validation rows.
-        methods: names, see :data:`METHODS`.
-        options: parameters, see :func:`make_method`.
+        methods: names, see ``METHODS``.
+        options: parameters, see ``make_method``.
         mask: which rows are known to be bad, shape (n,), for the column ``auc``.
 
     Returns:
@@ -349,4 +357,3 @@ def new_ids(known: np.ndarray, data: Dataset, id_column: str | None) -> np.ndarr
             f"{int(repeated.sum())} ids of {data.source} are in the store already, first {ids[repeated][0]}"
         )
     return ids
-
