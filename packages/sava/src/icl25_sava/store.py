@@ -17,7 +17,7 @@ from icl25_shared import atomic_path, write_json
 
 __all__ = ["DiskLedger", "Ledger", "MemoryLedger", "Segment", "Store"]
 
-_NEAREST: np.dtype[np.void] = np.dtype([("row", np.int64), ("cost", np.float64)])
+_NEAREST: Any = np.dtype([("row", np.int64), ("cost", np.float64)])
 _FORMAT = 1
 
 

@@ -131,10 +131,10 @@ def _state(spec: str, path: Path) -> dict[str, Any]:
     _existing(spec, path)
     if path.suffix == ".safetensors":
         try:
-            from safetensors.torch import load_file  # ty: ignore[import-not-found]
+            from safetensors.torch import load_file
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(f"embedder {spec!r} needs safetensors: pip install safetensors") from error
-        from safetensors import SafetensorError  # ty: ignore[import-not-found]
+        from safetensors import SafetensorError
 
         try:
             return load_file(path)

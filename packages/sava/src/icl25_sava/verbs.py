@@ -246,10 +246,9 @@ def run_info(flags: cli.Info) -> Output:
 
 def run_sample(flags: cli.Sample) -> Output:
     """Write the files."""
-    from icl25_shared import atomic_path
-
     from icl25_sava.corruption import corrupt
     from icl25_sava.datasets import load_digits_split
+    from icl25_shared import atomic_path
 
     folder = flags.out if flags.out is not None else Path("sample")
     if folder.is_file():
