@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from icl25_sava import datasets
 from icl25_sava.datasets import augmented_digits, load_digits_split, make_gaussians
 
 
