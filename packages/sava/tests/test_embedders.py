@@ -270,3 +270,33 @@ def test_weights_of_another_network_and_other_outputs_are_refused(network, photo
         make_embedder(f"torch:own_network.Small:{weights}")
     with pytest.raises(ValueError, match="returned tuple, expected one tensor"):
         make_embedder("torch:own_network.Pair", image_shape=(6, 5, 3)).fit(photos).transform(photos)
+
+
+def test_a_chain_fits_each_part_on_what_the_part_before_it_makes(digits):
+    X_val, y_val, X, _ = digits
+    chain = make_embedder("pca:2+lda", random_state=0).fit(X_val, y_val)
+    # The parts share the seed of the whole.
+    seed = int(np.random.default_rng(0).integers(2**31 - 1))
+    pca = PCA(2, random_state=seed).fit(X_val)
+    lda = make_embedder("lda").fit(pca.transform(X_val), y_val)
+    np.testing.assert_allclose(chain.transform(X), lda.transform(pca.transform(X)), atol=1e-9)
+    assert chain.transform(X).shape == (len(X), 2)
+
+
+def test_a_chain_with_a_network_survives_pickle_and_does_not_see_the_scale(digits):
+    X_val, y_val, X, _ = digits
+    chain = make_embedder("standardize+mlp:8", random_state=0).fit(X_val, y_val)
+    embedded = chain.transform(X)
+    assert embedded.shape == (len(X), 8)
+    assert np.array_equal(pickle.loads(pickle.dumps(chain)).transform(X), embedded)
+    large = make_embedder("standardize+mlp:8", random_state=0).fit(64 * X_val, y_val)
+    np.testing.assert_allclose(large.transform(64 * X), embedded, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [("standardize+resnet", "resnet"), ("pca+mlp", "pca"), ("pca:2+", ""), ("+mlp", ""), ("pca:2+torch:m", "torch:m")],
+)
+def test_an_unknown_part_of_a_chain_is_named(spec, part):
+    with pytest.raises(ValueError, match=f"unknown embedder '{part}', expected one of"):
+        make_embedder(spec)

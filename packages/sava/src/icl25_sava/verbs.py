@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from icl25_sava.sava import SAVA, dataset_distance
 from icl25_sava.selection import prune_mask
 from icl25_sava.store import Store
 from icl25_sava.tables import read_values, write_kept, write_values
-from icl25_shared import InputError, Output, to_jsonable
+from icl25_shared import InputError, Output, atomic_path, to_jsonable
 
 if TYPE_CHECKING:
     from icl25_sava import cli
@@ -116,7 +116,7 @@ def run_evaluate(flags: cli.Evaluate) -> Output:
         from icl25_sava.plots import plot_detection
 
         figure = plot_detection({"values": detection_curve(values, mask)})
-        summary["picture"] = _save(figure, flags.out, "detection.png", flags.force)
+        summary["picture"] = _save({"detection.png": figure}, flags.out, flags.force)[0]
         view.append(f"picture in {summary['picture']}")
     return Output(to_jsonable(summary), view)
 
@@ -169,8 +169,6 @@ def run_compare(flags: cli.Compare) -> Output:
     view: list[Any] = [_table(f"{len(train):,} training rows, {len(val):,} validation rows", columns, rows)]
     data: dict[str, Any] = {"methods": table.to_dict("records")}
     if out is not None:
-        from icl25_shared import atomic_path
-
         with atomic_path(out, force=flags.force) as path:
             frame = pd.DataFrame({"id": train.ids, **values})
             frame.to_csv(path, index=False) if out.suffix == ".csv" else frame.to_parquet(path, index=False)
@@ -187,27 +185,25 @@ def run_plot(flags: cli.Plot) -> Output:
     out = flags.out if flags.out is not None else Path("plots")
     table = read_values(flags.values)
     values = table["value"].to_numpy(np.float64)
-    made = []
+    figures = {}
     if flags.truth is not None:
         known_values, mask = _known(table, flags.truth, flags.audit)
-        figure = plots.plot_detection({"values": detection_curve(known_values, mask)})
-        made.append(_save(figure, out, "detection.png", flags.force))
-        made.append(_save(plots.plot_histogram(known_values, mask), out, "histogram.png", flags.force))
+        figures["detection.png"] = plots.plot_detection({"values": detection_curve(known_values, mask)})
+        figures["histogram.png"] = plots.plot_histogram(known_values, mask)
     elif "label" in table:
-        figure = plots.plot_histogram(values, table["label"].to_numpy())
-        made.append(_save(figure, out, "histogram.png", flags.force))
+        figures["histogram.png"] = plots.plot_histogram(values, table["label"].to_numpy())
     if flags.store is not None:
         model = SAVA.load(flags.store)
         if model.valuation_.pending:
             raise InputError(f"the store {flags.store} is not complete")
-        figure = plots.plot_batches(model.batch_costs_, model.outer_plan_)
-        made.append(_save(figure, out, "batches.png", flags.force))
+        figures["batches.png"] = plots.plot_batches(model.batch_costs_, model.outer_plan_)
     if (flags.train is None) != (flags.val is None):
         raise InputError("--train and --val belong together: the worst rows are shown beside validation rows")
     if flags.train is not None and flags.val is not None:
-        made.append(_save(_worst(flags, table), out, "worst.png", flags.force))
-    if not made:
+        figures["worst.png"] = _worst(flags, table)
+    if not figures:
         raise InputError("nothing to draw: the table has no labels; give --truth, --store, or --train and --val")
+    made = _save(figures, out, flags.force)
     return Output({"pictures": made}, [f"wrote {picture}" for picture in made])
 
 
@@ -248,7 +244,6 @@ def run_sample(flags: cli.Sample) -> Output:
     """Write the files."""
     from icl25_sava.corruption import corrupt
     from icl25_sava.datasets import load_digits_split
-    from icl25_shared import atomic_path
 
     folder = flags.out if flags.out is not None else Path("sample")
     if folder.is_file():
@@ -377,14 +372,17 @@ def _worst(flags: cli.Plot, table: pd.DataFrame) -> Any:
     return plot_worst(train.X, train.y, values, nearest.to_numpy(np.int64), val.X, val.y, shape)
 
 
-def _save(figure: Any, folder: Path, name: str, force: bool) -> str:
-    from icl25_shared import atomic_path
-
+def _save(figures: Mapping[str, Any], folder: Path, force: bool) -> list[str]:
+    """Write all pictures, or none where one of them may not be written."""
     if folder.is_file():
         raise InputError(f"--out {folder} is a file, expected a folder")
-    with atomic_path(folder / name, force=force) as path:
-        figure.savefig(path, dpi=150)
-    return str(folder / name)
+    for name in figures:
+        if (folder / name).exists() and not force:
+            raise InputError(f"{folder / name} exists: --force replaces it")
+    for name, figure in figures.items():
+        with atomic_path(folder / name, force=force) as path:
+            figure.savefig(path, dpi=150)
+    return [str(folder / name) for name in figures]
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
