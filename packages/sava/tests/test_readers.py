@@ -151,7 +151,7 @@ def test_spooled_rows_live_as_long_as_a_view_of_them(tmp_path, frame):
     path = write(frame, tmp_path / "t.csv")
     X = read_dataset(path, label="kind", id_column="key", memory_limit_mb=0).X
     assert isinstance(X, np.memmap)
-    spool = Path(X.filename)
+    spool = Path(str(X.filename))
     view = np.asarray(X)[3:]
     assert spool.suffix == ".npy"
     del X

@@ -14,6 +14,13 @@ from icl25_shared import CommonFlags, InputError, Output, run_cli
 Method = Literal["sava", "lava", "batchwise-lava", "nearest", "knn-shapley", "random"]
 
 
+def _check_paths(*paths: Path | None) -> None:
+    """Refuse inputs that do not exist, before the import of the libraries that read them takes seconds."""
+    for path in paths:
+        if path is not None and not path.exists():
+            raise FileNotFoundError(f"{path}: no such file or folder")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadingFlags(CommonFlags):
     """Which columns of the files are what."""
@@ -116,6 +123,7 @@ class Value(MethodFlags):
 
     def run(self) -> Output:
         """Value the rows of a file."""
+        _check_paths(self.train, self.val)
         from icl25_sava.verbs import run_value
 
         return run_value(self)
@@ -140,6 +148,7 @@ class Add(ReadingFlags):
 
     def run(self) -> Output:
         """Value new rows beside the old ones."""
+        _check_paths(self.new)
         from icl25_sava.verbs import run_add
 
         return run_add(self)
@@ -165,6 +174,7 @@ class Prune(CommonFlags):
 
     def run(self) -> Output:
         """Choose the rows to keep."""
+        _check_paths(self.values)
         from icl25_sava.verbs import run_prune
 
         return run_prune(self)
@@ -183,6 +193,7 @@ class Evaluate(CommonFlags):
 
     def run(self) -> Output:
         """Measure detection."""
+        _check_paths(self.values, self.audit)
         from icl25_sava.verbs import run_evaluate
 
         return run_evaluate(self)
@@ -201,6 +212,7 @@ class Distance(MethodFlags):
 
     def run(self) -> Output:
         """Measure the distance."""
+        _check_paths(self.first, self.second)
         from icl25_sava.verbs import run_distance
 
         return run_distance(self)
@@ -223,6 +235,7 @@ class Compare(MethodFlags):
 
     def run(self) -> Output:
         """Run the methods."""
+        _check_paths(self.train, self.val, self.audit)
         from icl25_sava.verbs import run_compare
 
         return run_compare(self)
@@ -252,6 +265,7 @@ class Plot(ReadingFlags):
 
     def run(self) -> Output:
         """Draw."""
+        _check_paths(self.values, self.train, self.val, self.audit)
         from icl25_sava.verbs import run_plot
 
         return run_plot(self)
@@ -314,6 +328,7 @@ class Reproduce(CommonFlags):
 
     def run(self) -> Output:
         """Run the experiment."""
+        _check_paths(self.data)
         from icl25_sava.reproduce import run_reproduce
 
         return run_reproduce(self)

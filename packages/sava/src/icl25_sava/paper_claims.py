@@ -25,7 +25,7 @@ def paper_claims(auc: dict[str, pd.DataFrame], accuracy: dict[str, list[dict[str
     Args:
         auc: per panel a table of AUC, a line per seed and a column per method; panels without known truth are absent.
         accuracy: per panel and seed the test accuracy by method, nothing pruned first, then per share of
-            :data:`FRACTIONS`.
+            ``FRACTIONS``.
 
     Returns:
         The claims.

@@ -58,7 +58,7 @@ def auc_table(auc: dict[str, pd.DataFrame]) -> Table:
     """The AUC, mean over seeds, for the screen.
 
     Args:
-        auc: as in :func:`paper_pictures`, at least one panel.
+        auc: as in ``paper_pictures``, at least one panel.
 
     Returns:
         The table.
@@ -76,7 +76,7 @@ def accuracy_table(accuracy: dict[str, list[dict[str, list[float]]]]) -> Table:
     """The test accuracy, mean over seeds, for the screen.
 
     Args:
-        accuracy: as in :func:`paper_pictures`.
+        accuracy: as in ``paper_pictures``.
 
     Returns:
         The table.

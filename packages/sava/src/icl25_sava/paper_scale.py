@@ -46,7 +46,7 @@ class Trial(NamedTuple):
     curves: dict[str, pd.DataFrame]
     """Detection curves, likewise."""
     accuracy: dict[str, list[float]]
-    """Test accuracy per method, nothing pruned first and then per share of :data:`FRACTIONS`."""
+    """Test accuracy per method, nothing pruned first and then per share of ``FRACTIONS``."""
     n_corrupted: int
     """Number of corrupted rows."""
 
