@@ -247,3 +247,22 @@ def test_an_interrupted_run_says_so_and_goes_on_to_the_same_file(cli, tables, tm
     assert not cli("info", "s", "--json").json["complete"]
     assert cli(*flags, "--store", "s", "--resume").status == 0
     assert Path("values.parquet").read_bytes() == Path("whole.parquet").read_bytes()
+
+
+def test_numbers_as_labels_meet_numbers_and_words(cli, tables):
+    train, val = tables
+    train["kind"] = train["kind"].astype(str)
+    train.loc[:9, "kind"] = "unknown"
+    train.to_csv("mixed.csv", index=False)
+    ran = cli("value", "mixed.csv", "val.csv", "--label", "kind", "--id-column", "key", "-o", "mixed.parquet")
+    assert ran.status == 0
+    assert set(pd.read_parquet("mixed.parquet")["label"]) == {"0", "1", "2", "unknown"}
+    assert "unknown (10 rows)" in ran.err
+
+
+def test_an_embedder_without_its_package_is_named(refused, tables):
+    from importlib.util import find_spec
+
+    missing = next(name for name in ("timm", "torch") if find_spec(name) is None)
+    message = refused("value", "train.csv", "val.csv", "--label", "kind", "--embedder", f"{missing}:x:y.safetensors")
+    assert message == f"the embedder needs {missing}: pip install 'icl25-sava[{missing}]'"

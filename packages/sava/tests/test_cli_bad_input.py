@@ -35,8 +35,8 @@ def put(column: str, entry: object):
     ("change", "message"),
     [
         (put("f2", None), "1 values that are NaN or infinite"),
-        (put("f2", None), "at row 7, column 2"),
-        (put("f2", "inf"), "infinite at row 7, column 2"),
+        (put("f2", None), 'at row 7, column "f2"'),
+        (put("f2", "inf"), 'infinite at row 7, column "f2"'),
         (put("f2", "red"), "changed.csv has 4 features"),
         (put("kind", None), 'changed.csv: column "kind" has 1 missing labels, first at row 7'),
         (put("kind", 0.25), "y holds continuous"),

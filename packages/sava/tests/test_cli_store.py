@@ -148,3 +148,19 @@ def test_verbs_in_the_wrong_order_are_refused(refused, stored, sets):
     assert "the store s is not complete" in refused("plot", "old.parquet", "--store", "s")
     SAVA(50, random_state=0, store="by-hand").fit(*sets.data)
     assert "was made from Python" in refused("add", "by-hand", "new.csv")
+
+
+def test_a_complete_store_gives_its_values_back(cli, refused, tables):
+    assert cli(*VALUE, "--store", "s", "-o", "values.parquet").status == 0
+    assert cli("info", "s", "-o", "again.parquet").status == 0
+    assert Path("again.parquet").read_bytes() == Path("values.parquet").read_bytes()
+    undo("s", 2)
+    assert "is not complete" in refused("info", "s", "-o", "third.parquet")
+    assert not Path("third.parquet").exists()
+
+
+def test_beginning_anew_leaves_nothing_of_the_old_store(cli, tables):
+    assert cli(*VALUE, "--store", "s", "-o", "a.parquet").status == 0
+    shorter = ("value", "val.csv", *VALUE[2:], "--store", "s", "-o", "b.parquet", "--force")
+    assert cli(*shorter).status == 0
+    assert cli("info", "s", "--json").json["rows"] == 90

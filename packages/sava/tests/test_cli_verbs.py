@@ -191,7 +191,7 @@ def test_plot_draws_every_picture_that_the_files_allow(cli, tables):
         (("--train", "train.csv", "--val", "val.csv", "--image-shape", "2x5"), "image_shape is (2, 5)"),
         (
             ("--train", "val.csv", "--val", "val.csv", "--image-shape", "1x5"),
-            "values.parquet has 240 rows, val.csv has",
+            "val.csv lacks ids of values.parquet",
         ),
         (("--train", "train.csv", "--val", "train.csv", "--image-shape", "1x5"), "train.csv lacks validation ids"),
         (("--store", "nowhere"), "nowhere is not a store"),
@@ -214,3 +214,11 @@ def test_plot_needs_something_to_draw(cli, refused, values):
     assert "plots/histogram.png exists: --force replaces it" in refused("plot", "values.parquet", *truth)
     assert not Path("plots/detection.png").exists()
     assert cli("plot", "values.parquet", *truth, "--force").status == 0
+
+
+def test_the_worst_rows_are_those_of_the_table_in_any_order(cli, values):
+    worst = ("--train", "train.csv", "--val", "val.csv", "--image-shape", "1x5", *READING)
+    assert cli("plot", "values.parquet", *worst, "-o", "a").status == 0
+    values.sample(frac=1, random_state=0).to_parquet("shuffled.parquet", index=False)
+    assert cli("plot", "shuffled.parquet", *worst, "-o", "b").status == 0
+    assert Path("a/worst.png").read_bytes() == Path("b/worst.png").read_bytes()

@@ -266,14 +266,14 @@ class Plot(ReadingFlags):
     def run(self) -> Output:
         """Draw."""
         _check_paths(self.values, self.train, self.val, self.audit)
-        from icl25_sava.verbs import run_plot
+        from icl25_sava.pictures import run_plot
 
         return run_plot(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Info(CommonFlags):
-    """Say what a store holds and how far its run is."""
+    """Say what a store holds and how far its run is; with --out, write the values of all its rows."""
 
     store: tyro.conf.Positional[Path]
     """Store written by `value --store`."""
@@ -319,10 +319,10 @@ class Reproduce(CommonFlags):
     scale: Literal["small", "paper"] = "small"
     """small ends within 15 minutes on two cores; paper takes the sizes of the paper (cifar10, clothing1m)."""
     data: Path | None = None
-    """Folder with train.npz, val.npz and test.npz (X of shape (n, h, w, c) in [0, 1] or bytes; y), for cifar10 and
-    clothing1m. Features for the values are embedded by --embedder."""
+    """Folder with train.npz, val.npz and test.npz (X of shape (n, h, w, 3), bytes or in [0, 1]; y integers), for
+    cifar10 and clothing1m. Files of np.savez are memory-mapped. --force goes on where --out broke off."""
     embedder: str = "mlp"
-    """Embedder of cifar10 and clothing1m, see `value --help`."""
+    """Embedder of cifar10 and clothing1m, see `value --help`; torch:module.attribute:weights for --scale paper."""
     n_seeds: int = 3
     """Number of seeds."""
 

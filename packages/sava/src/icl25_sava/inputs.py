@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Integer
 
-__all__ = ["MappedRows", "Rows", "encode_labels", "fingerprint", "read_labels", "read_rows"]
+__all__ = ["MappedRows", "Rows", "encode_labels", "fingerprint", "read_labels", "read_rows", "refuse_non_finite"]
 
 _CHUNK_BYTES = 1 << 20
 
@@ -100,7 +100,7 @@ def read_rows(X: Any, name: str, labels: Any = None) -> tuple[Rows, Any]:
     else:
         rows = Rows(_to_array(X, name))
     for start, chunk in rows.chunks():
-        _refuse_non_finite(chunk, start, name, _columns(X))
+        refuse_non_finite(chunk, start, name, _columns(X))
     return rows, labels
 
 
@@ -164,7 +164,18 @@ def _from_arrow(table: Any, name: str) -> np.ndarray:
     return np.column_stack(parts)
 
 
-def _refuse_non_finite(chunk: np.ndarray, start: int, name: str, columns: list[str] | None) -> None:
+def refuse_non_finite(chunk: np.ndarray, start: int, name: str, columns: list[str] | None) -> None:
+    """Refuse NaN and infinity, naming how many there are and where the first is.
+
+    Args:
+        chunk: some rows, shape (b, d).
+        start: number of the first of them.
+        name: what they belong to, for the error.
+        columns: names of the d columns, where there are some.
+
+    Raises:
+        ValueError: a value is not finite.
+    """
     if chunk.dtype.kind != "f" or np.isfinite(chunk.sum(dtype=np.float64)):
         return
     bad = ~np.isfinite(chunk)

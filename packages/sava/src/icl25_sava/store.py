@@ -219,7 +219,7 @@ class Store:
         """Delete the store, and nothing but what a store holds."""
         for part in ("cg", "cbar", "nearest", "done", "segments"):
             shutil.rmtree(self.folder / part, ignore_errors=True)
-        for name in ("W.npy", "classes.npy", "validation.npz", "ids.parquet", "meta.json"):
+        for name in ("W.npy", "classes.npy", "validation.npz", "ids.json", "meta.json"):
             (self.folder / name).unlink(missing_ok=True)
         with contextlib.suppress(OSError):
             self.folder.rmdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pandas as pd
 from rich.table import Table
 
 from icl25_sava import workflows
+from icl25_sava.audits import detection_summary, known_rows, read_flags
 from icl25_sava.sava import SAVA, dataset_distance
 from icl25_sava.selection import prune_mask
 from icl25_sava.store import Store
@@ -98,8 +99,8 @@ def run_prune(flags: cli.Prune) -> Output:
 def run_evaluate(flags: cli.Evaluate) -> Output:
     """Measure detection."""
     table = read_values(flags.values)
-    values, mask = _known(table, flags.truth, flags.audit)
-    summary = workflows.detection_summary(values, mask)
+    values, mask = known_rows(table, flags.truth, flags.audit)
+    summary = detection_summary(values, mask)
     rows = [
         (f"{p['share']:.0%}", f"{p['inspected']:,}", f"{p['found']:.1%}", f"{p['precision']:.1%}")
         for p in summary["curve"]
@@ -113,10 +114,11 @@ def run_evaluate(flags: cli.Evaluate) -> Output:
     ]
     if flags.out is not None:
         from icl25_sava.evaluation import detection_curve
+        from icl25_sava.pictures import save_pictures
         from icl25_sava.plots import plot_detection
 
         figure = plot_detection({"values": detection_curve(values, mask)})
-        summary["picture"] = _save({"detection.png": figure}, flags.out, flags.force)[0]
+        summary["picture"] = save_pictures({"detection.png": figure}, flags.out, flags.force)[0]
         view.append(f"picture in {summary['picture']}")
     return Output(to_jsonable(summary), view)
 
@@ -146,16 +148,14 @@ def run_compare(flags: cli.Compare) -> Output:
     train, val = workflows.read_pair(flags.reading(), flags.train, flags.val, labels=flags.lambda_y != 0)
     known = None
     if flags.audit is not None and flags.truth is not None:
-        known = workflows.read_flags(_existing(flags.audit), flags.truth, train.ids)
+        known = read_flags(flags.audit, flags.truth, train.ids)
     table, values = workflows.compare_methods(
         train, val, names, {**flags.options(), **({"n_jobs": flags.jobs} if flags.jobs else {})}
     )
     if known is not None:
         ids = train.ids.astype(str)
         place = pd.Series(np.arange(len(ids)), index=ids)[known.index].to_numpy()
-        table["auc"] = [
-            workflows.detection_summary(values[name][place], known.to_numpy())["auc"] for name in table["method"]
-        ]
+        table["auc"] = [detection_summary(values[name][place], known.to_numpy())["auc"] for name in table["method"]]
     columns = ["method", "seconds", f"rank correlation with {names[0]}"] + (["AUC"] if known is not None else [])
     rows = [
         (
@@ -175,36 +175,6 @@ def run_compare(flags: cli.Compare) -> Output:
         data["out"] = str(out)
         view.append(f"values of each method in {out}")
     return Output(to_jsonable(data), view)
-
-
-def run_plot(flags: cli.Plot) -> Output:
-    """Draw."""
-    from icl25_sava import plots
-    from icl25_sava.evaluation import detection_curve
-
-    out = flags.out if flags.out is not None else Path("plots")
-    table = read_values(flags.values)
-    values = table["value"].to_numpy(np.float64)
-    figures = {}
-    if flags.truth is not None:
-        known_values, mask = _known(table, flags.truth, flags.audit)
-        figures["detection.png"] = plots.plot_detection({"values": detection_curve(known_values, mask)})
-        figures["histogram.png"] = plots.plot_histogram(known_values, mask)
-    elif "label" in table:
-        figures["histogram.png"] = plots.plot_histogram(values, table["label"].to_numpy())
-    if flags.store is not None:
-        model = SAVA.load(flags.store)
-        if model.valuation_.pending:
-            raise InputError(f"the store {flags.store} is not complete")
-        figures["batches.png"] = plots.plot_batches(model.batch_costs_, model.outer_plan_)
-    if (flags.train is None) != (flags.val is None):
-        raise InputError("--train and --val belong together: the worst rows are shown beside validation rows")
-    if flags.train is not None and flags.val is not None:
-        figures["worst.png"] = _worst(flags, table)
-    if not figures:
-        raise InputError("nothing to draw: the table has no labels; give --truth, --store, or --train and --val")
-    made = _save(figures, out, flags.force)
-    return Output({"pictures": made}, [f"wrote {picture}" for picture in made])
 
 
 def run_info(flags: cli.Info) -> Output:
@@ -237,7 +207,16 @@ def run_info(flags: cli.Info) -> Output:
         ("seed", str(data["seed"])),
         *((name, str(value)) for name, value in data["config"].items()),
     ]
-    return Output(to_jsonable(data), [_table(str(flags.store), ["", ""], rows)])
+    view: list[Any] = [_table(str(flags.store), ["", ""], rows)]
+    if flags.out is not None:
+        if not data["complete"]:
+            raise InputError(f"the store {flags.store} is not complete: there are no values to write yet")
+        kept = workflows.stored_ids(flags.store)
+        out = _output(flags.out, Path("values.parquet"), flags.force)
+        write_values(out, workflows.value_table(SAVA.load(flags.store), kept.train, kept.val), flags.force)
+        data["out"] = str(out)
+        view.append(f"values of all rows in {out} (higher is better)")
+    return Output(to_jsonable(data), view)
 
 
 def run_sample(flags: cli.Sample) -> Output:
@@ -280,7 +259,6 @@ def _check_store(flags: cli.Value) -> None:
 def _prepare_store(flags: cli.Value) -> Path | None:
     """Make room for a new store; called once the input has been read, so that a slip costs no old one."""
     if flags.store is not None and not flags.resume and Store(flags.store).exists:
-        workflows.forget_ids(flags.store)
         Store(flags.store).remove()
     return flags.store
 
@@ -328,61 +306,6 @@ def _write(model: Any, ids: np.ndarray, val_ids: np.ndarray, out: Path, force: b
         f"values of all rows in {out} (higher is better)",
     ]
     return Output(to_jsonable(data), view)
-
-
-def _known(table: pd.DataFrame, truth: str, audit: Path | None) -> tuple[np.ndarray, np.ndarray]:
-    source = table if audit is None else _existing(audit)
-    flags = workflows.read_flags(source, truth, table["id"].to_numpy())
-    values = pd.Series(table["value"].to_numpy(np.float64), index=table["id"].astype(str))
-    mask = flags.to_numpy()
-    if mask.all() or not mask.any():
-        raise InputError(f'column "{truth}" marks {"all" if mask.all() else "none"} of the known rows as bad')
-    return values[flags.index].to_numpy(), mask
-
-
-def _existing(path: Path) -> Path:
-    if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file")
-    return path
-
-
-def _worst(flags: cli.Plot, table: pd.DataFrame) -> Any:
-    from icl25_sava.plots import plot_worst
-
-    if flags.train is None or flags.val is None or "nearest_id" not in table:
-        raise InputError(f'{flags.values} has no column "nearest_id": the method knows no nearest rows')
-    train, val = workflows.read_pair(flags.reading(), flags.train, flags.val)
-    shape = train.image_shape
-    if flags.image_shape is not None:
-        try:
-            shape = tuple(int(part) for part in flags.image_shape.lower().split("x"))
-        except ValueError:
-            raise InputError(f"--image-shape: expected HxW or HxWxC, found {flags.image_shape!r}") from None
-    if shape is None:
-        raise InputError("the rows are no images: give --image-shape HxW or HxWxC")
-    if len(train) != len(table):
-        raise InputError(f"{flags.values} has {len(table):,} rows, {flags.train} has {len(train):,}")
-    places = pd.Series(np.arange(len(val)), index=val.ids.astype(str))
-    nearest = places.reindex(table["nearest_id"].astype(str))
-    if nearest.isna().any():
-        raise InputError(f"{flags.val} lacks validation ids that {flags.values} names")
-    if train.y is None or val.y is None:
-        raise InputError("the labels of the rows stand beside them: name their column with --label")
-    values = table["value"].to_numpy(np.float64)
-    return plot_worst(train.X, train.y, values, nearest.to_numpy(np.int64), val.X, val.y, shape)
-
-
-def _save(figures: Mapping[str, Any], folder: Path, force: bool) -> list[str]:
-    """Write all pictures, or none where one of them may not be written."""
-    if folder.is_file():
-        raise InputError(f"--out {folder} is a file, expected a folder")
-    for name in figures:
-        if (folder / name).exists() and not force:
-            raise InputError(f"{folder / name} exists: --force replaces it")
-    for name, figure in figures.items():
-        with atomic_path(folder / name, force=force) as path:
-            figure.savefig(path, dpi=150)
-    return [str(folder / name) for name in figures]
 
 
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +14,8 @@ import pandas as pd
 
 from icl25_sava.base import ValueEstimator
 from icl25_sava.baselines import LAVA, BatchwiseLAVA, KNNShapley, NearestCost, RandomValues
-from icl25_sava.evaluation import detection_auc, detection_curve
+from icl25_sava.evaluation import detection_auc
+from icl25_sava.inputs import Rows, refuse_non_finite
 from icl25_sava.readers import Dataset, read_dataset
 from icl25_sava.sava import SAVA
 from icl25_sava.store import Store
@@ -23,9 +26,7 @@ __all__ = [
     "Reading",
     "StoredIds",
     "compare_methods",
-    "detection_summary",
     "make_method",
-    "read_flags",
     "read_pair",
     "store_ids",
     "stored_ids",
@@ -93,6 +94,9 @@ def make_method(name: str, options: Mapping[str, Any]) -> ValueEstimator:
     """
     if name not in METHODS:
         raise ValueError(f"unknown method {name!r}, expected one of {', '.join(METHODS)}")
+    for package in ("torch", "timm"):
+        if str(options.get("embedder", "")).startswith(f"{package}:") and find_spec(package) is None:
+            raise ValueError(f"the embedder needs {package}: pip install 'icl25-sava[{package}]'")
     kind = METHODS[name]
     known = set(kind().get_params(deep=False))
     return kind(**{option: value for option, value in options.items() if option in known})
@@ -121,6 +125,9 @@ def read_pair(reading: Reading, train: Path, val: Path, *, labels: bool = True) 
         raise ValueError(
             f"{train} has {sets[0].X.shape[1]} features, {val} has {sets[1].X.shape[1]}: they must be the same"
         )
+    for path, data in zip((train, val), sets, strict=True):
+        for start, chunk in Rows(data.X).chunks():
+            refuse_non_finite(chunk, start, str(path), list(data.feature_names))
     names = sets[0].feature_names, sets[1].feature_names
     if names[0] != names[1]:
         first = next(i for i, (a, b) in enumerate(zip(*names, strict=True)) if a != b)
@@ -128,7 +135,17 @@ def read_pair(reading: Reading, train: Path, val: Path, *, labels: bool = True) 
             f'feature {first} is "{names[0][first]}" in {train} but "{names[1][first]}" in {val}: '
             "the same columns in the same order are needed"
         )
-    return sets
+    return _like_labels(*sets)
+
+
+def _like_labels(train: Dataset, val: Dataset) -> tuple[Dataset, Dataset]:
+    """Labels as text on both sides where a file of numbers meets one that has the same numbers and words too."""
+    if train.y is None or val.y is None or (train.y.dtype.kind in "UST") == (val.y.dtype.kind in "UST"):
+        return train, val
+    texts = train.y.astype(str), val.y.astype(str)
+    if not np.isin(np.unique(texts[0]), texts[1]).any():
+        return train, val
+    return replace(train, y=texts[0]), replace(val, y=texts[1])
 
 
 def workers(jobs: int, n: int, m: int) -> int:
@@ -200,11 +217,6 @@ def store_ids(store: Path, ids: np.ndarray, *, val_ids: np.ndarray | None = None
     write_json(path, {"train": ids.tolist(), "val": val, "reading": reading._asdict()}, force=True)
 
 
-def forget_ids(store: Path) -> None:
-    """Remove what ``store_ids`` kept."""
-    (store / "ids.json").unlink(missing_ok=True)
-
-
 def stored_ids(store: Path) -> StoredIds:
     """What ``store_ids`` kept.
 
@@ -224,78 +236,6 @@ def stored_ids(store: Path) -> StoredIds:
         raise ValueError(f"the store {store} has no ids: it was made from Python, add to it there")
     kept = read_json(path)
     return StoredIds(np.array(kept["train"]), np.array(kept["val"]), Reading(**kept["reading"]))
-
-
-def read_flags(data: pd.DataFrame | Path, column: str, ids: np.ndarray) -> pd.Series:
-    """Which rows are known to be bad (True) or good (False), by id.
-
-    Args:
-        data: table with the column, or a CSV or Parquet file with it and a column ``id``.
-        column: name of the column: booleans, 0/1, or the words true/false, yes/no, bad/good.
-        ids: ids of the valued rows.
-
-    Returns:
-        Flags indexed by id, for those of the ids that the table knows.
-
-    Raises:
-        ValueError: no such column, another content, or no id in common.
-    """
-    if isinstance(data, Path):
-        path = data
-        # As text, or ids such as "007" would lose their zeros.
-        table = pd.read_parquet(path) if path.suffix in (".parquet", ".pq") else pd.read_csv(path, dtype={"id": str})
-        if "id" not in table:
-            raise ValueError(f'{path} has no column "id" to join on; it has {", ".join(map(str, table.columns))}')
-    else:
-        path, table = Path("the table of values"), data
-    if column not in table:
-        raise ValueError(f'{path} has no column "{column}"; it has {", ".join(map(str, table.columns))}')
-    words = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False, "bad": True, "good": False}
-    words |= {"1.0": True, "0.0": False}
-    flags = table[column].astype(str).str.strip().str.lower().map(words)
-    if flags.isna().any():
-        row = int(flags.isna().to_numpy().argmax())
-        raise ValueError(
-            f'{path}, column "{column}", row {row}: expected true or false, found {table[column].iloc[row]!r}'
-        )
-    joined = pd.Series(flags.astype(bool).to_numpy(), index=table["id"].astype(str))
-    known = joined[joined.index.isin(pd.Index(ids).astype(str))]
-    if known.empty:
-        raise ValueError(f"{path} has no id in common with the values")
-    if known.index.has_duplicates:
-        raise ValueError(f"{path} names the id {known.index[known.index.duplicated()][0]} twice")
-    return known
-
-
-def detection_summary(values: np.ndarray, mask: np.ndarray) -> dict[str, Any]:
-    """How well low values find bad rows.
-
-    Args:
-        values: values, shape (n,).
-        mask: which rows are bad, shape (n,).
-
-    Returns:
-        ``auc``, ``n``, ``n_bad``, and ``curve``: for some shares of rows inspected, the share of bad rows found and the
-        share of bad rows among those inspected.
-
-    Raises:
-        ValueError: all rows are bad, or none is.
-    """
-    curve = detection_curve(values, mask)
-    points = []
-    for share in (0.01, 0.05, 0.1, 0.2, 0.3, 0.5):
-        inspected = max(1, round(share * len(values)))
-        line = curve.iloc[int(np.searchsorted(curve["inspected"].to_numpy(), inspected))]
-        found = float(line["found"])
-        points.append(
-            {
-                "inspected": int(inspected),
-                "share": share,
-                "found": found / int(mask.sum()),
-                "precision": found / inspected,
-            }
-        )
-    return {"auc": detection_auc(values, mask), "n": len(values), "n_bad": int(mask.sum()), "curve": points}
 
 
 def compare_methods(
