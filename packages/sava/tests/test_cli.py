@@ -34,7 +34,7 @@ def test_the_table_holds_what_the_estimator_found(cli, tables, model):
     assert "values of all rows in values.parquet" in ran.out
     table = pd.read_parquet("values.parquet")
     assert list(table) == ["id", "label", "value", "score", "rank", "batch", "nearest_id", "nearest_cost"]
-    train, val = tables
+    train, _ = tables
     assert table["id"].tolist() == train["key"].tolist()
     assert table["label"].tolist() == model.labels_.tolist()
     assert np.array_equal(table["value"], model.values_)
@@ -250,7 +250,7 @@ def test_an_interrupted_run_says_so_and_goes_on_to_the_same_file(cli, tables, tm
 
 
 def test_numbers_as_labels_meet_numbers_and_words(cli, tables):
-    train, val = tables
+    train, _ = tables
     train["kind"] = train["kind"].astype(str)
     train.loc[:9, "kind"] = "unknown"
     train.to_csv("mixed.csv", index=False)
@@ -264,5 +264,5 @@ def test_an_embedder_without_its_package_is_named(refused, tables):
     from importlib.util import find_spec
 
     missing = next(name for name in ("timm", "torch") if find_spec(name) is None)
-    message = refused("value", "train.csv", "val.csv", "--label", "kind", "--embedder", f"{missing}:x:y.safetensors")
+    message = refused("value", "train.csv", "val.csv", *READING, "--embedder", f"{missing}:x:y.safetensors")
     assert message == f"the embedder needs {missing}: pip install 'icl25-sava[{missing}]'"
