@@ -34,7 +34,7 @@ def test_the_table_holds_what_the_estimator_found(cli, tables, model):
     assert "values of all rows in values.parquet" in ran.out
     table = pd.read_parquet("values.parquet")
     assert list(table) == ["id", "label", "value", "score", "rank", "batch", "nearest_id", "nearest_cost"]
-    train, _ = tables
+    train, val = tables
     assert table["id"].tolist() == train["key"].tolist()
     assert table["label"].tolist() == model.labels_.tolist()
     assert np.array_equal(table["value"], model.values_)
