@@ -53,6 +53,11 @@ class Package:
         return self.pyproject.get("tool", {}).get("icl25", {})
 
     @property
+    def paper_link(self) -> str:
+        """Where the paper is read."""
+        return self.project.get("urls", {}).get("Paper", "")
+
+    @property
     def test_extras(self) -> list[str]:
         """The extras whose tests run in the second pass."""
         return list(self.settings.get("test-extras", []))

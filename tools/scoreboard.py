@@ -43,7 +43,7 @@ def papers_table(packages: Sequence[Package]) -> str:
     ]
     for package in packages:
         settings = package.settings
-        title = f"[{settings.get('paper')}](https://arxiv.org/abs/{settings.get('arxiv')}) ({settings.get('authors')})"
+        title = f"[{settings.get('paper')}]({package.paper_link}) ({settings.get('authors')})"
         name = f"[{settings.get('summary')}](packages/{package.slug}/README.md)"
         install = f"`pip install {package.distribution}`"
         rows.append(f"| {title} | {name} | {install} | {settings.get('status')} | {headline(package)} |")

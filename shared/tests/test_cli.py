@@ -298,3 +298,49 @@ def test_warnings_are_put_back_for_a_caller_that_lives_on():
     before = warnings.showwarning
     assert run_cli("icl25-shared", "Nothing.", {"quick": Quick, "again": Quick}, ["quick", "--seed", "3"]) == 0
     assert warnings.showwarning is before
+
+
+@pytest.fixture
+def families():
+    from dataclasses import dataclass
+
+    from icl25_shared.cli import CommonFlags, Output
+
+    @dataclass(frozen=True, kw_only=True)
+    class Train(CommonFlags):
+        """Train a network."""
+
+        n: int = 1
+        """How many."""
+
+        def run(self):
+            return Output({"n": self.n})
+
+    @dataclass(frozen=True, kw_only=True)
+    class Solve(CommonFlags):
+        """Solve a puzzle."""
+
+    return {"demo": Solve, "sudoku train": Train, "sudoku solve": Solve}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["sudoku", "train", "--n", "4", "--json"], 0, '"n": 4'),
+        (["sudoku", "train", "--help"], 0, "icl25-x sudoku train"),
+        (["sudoku", "--help"], 0, "sudoku solve"),
+        (["sudoku"], 2, "Solve a puzzle."),
+        (["--help"], 0, "sudoku train"),
+        (["sudoku", "trian"], 2, "error: unknown verb sudoku trian (did you mean sudoku train?)"),
+        (["sudoku", "xyz"], 2, "error: unknown verb sudoku xyz; choose one of sudoku train, sudoku solve"),
+        (["sudoku", "train", "--m", "4"], 2, "icl25-x sudoku train: error: unrecognized option --m"),
+        (["dmo"], 2, "unknown verb dmo (did you mean demo?)"),
+    ],
+)
+def test_verbs_of_two_words(arguments, status, words, families, capsys):
+    from icl25_shared.cli import run_cli
+
+    assert run_cli("icl25-x", "Puzzles.", families, arguments) == status
+    shown = capsys.readouterr()
+    assert words in shown.out + shown.err
+    assert ("demo" in shown.out + shown.err) == (arguments in (["--help"], ["dmo"]))

@@ -19,7 +19,7 @@ def test_help_of_every_verb_is_quick_and_explains_every_flag(installed, verbs):
         # The best of several: a loaded machine must not decide.
         for _ in range(3):
             start = time.perf_counter()
-            done = installed.command(verb, "--help")
+            done = installed.command(*verb.split(), "--help")
             best = min(best, time.perf_counter() - start)
             if best < HELP_SECONDS:
                 break
@@ -51,7 +51,7 @@ def test_unknown_verb_is_refused_in_one_line(installed):
 
 def test_unknown_flag_is_refused_by_name(installed, verbs):
     for verb in verbs:
-        done = installed.command(verb, *no_such_files(installed, verb), "--no-such-flag")
+        done = installed.command(*verb.split(), *no_such_files(installed, verb), "--no-such-flag")
         assert_refused(done)
         assert "--no-such-flag" in done.stderr
 
@@ -63,7 +63,7 @@ def test_wrong_value_is_refused_in_one_line(installed):
 def test_unknown_device_is_refused_with_those_there_are(installed):
     # The verbs that every package has and that need no other flag.
     for verb in ("demo", "reproduce"):
-        done = installed.command(verb, "--device", "abacus")
+        done = installed.command(*verb.split(), "--device", "abacus")
         assert_refused(done)
         assert all(name in done.stderr for name in ("abacus", "auto", "cpu", "cuda:N", "mps"))
 
@@ -71,10 +71,10 @@ def test_unknown_device_is_refused_with_those_there_are(installed):
 def test_missing_files_are_refused_in_one_line(installed, verbs):
     for verb in verbs:
         if paths := no_such_files(installed, verb):
-            assert_refused(installed.command(verb, *paths))
+            assert_refused(installed.command(*verb.split(), *paths))
 
 
 def no_such_files(installed, verb):
     """A path that leads nowhere, for every positional argument of a verb."""
-    page = installed.command(verb, "--help").stdout
+    page = installed.command(*verb.split(), "--help").stdout
     return ["no-such-file.csv" for entry in entries(page) if entry.positional]

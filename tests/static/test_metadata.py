@@ -17,7 +17,6 @@ CLASSIFIERS = [
 SETTINGS = {
     "paper": str,
     "authors": str,
-    "arxiv": str,
     "summary": str,
     "status": str,
     "heavy-imports": list,
@@ -26,6 +25,7 @@ SETTINGS = {
     "picture": str,
     "test-extras": list,
 }
+PAPER_LINK = r"https://(arxiv\.org/abs/\d{4}\.\d{4,5}|openreview\.net/forum\?id=\w+)"
 OPTIONAL_SETTINGS = {"tiny-run": list, "repeat-run": list}
 FILES = ["README.md", "LICENSE", "src/{module}/py.typed", "src/{module}/__init__.py", "src/{module}/__main__.py"]
 FILES += [f"src/{{module}}/{name}.py" for name in ("cli", "demo", "reproduce")]
@@ -49,7 +49,7 @@ def test_project_table_is_complete(package):
     assert "ICLR 2025" in project.get("keywords", [])
     missing = [line for line in CLASSIFIERS if line not in project.get("classifiers", [])]
     assert not missing, f"classifiers lack {missing}"
-    assert project.get("urls", {}).get("Paper") == f"https://arxiv.org/abs/{package.settings.get('arxiv')}"
+    assert re.fullmatch(PAPER_LINK, package.paper_link), "urls.Paper must lead to the paper on arXiv or OpenReview"
 
 
 def test_settings_of_the_workspace_are_complete(package):
@@ -58,7 +58,6 @@ def test_settings_of_the_workspace_are_complete(package):
         assert isinstance(settings.get(key), kind), f"[tool.icl25] needs {key!r}, {kind.__name__}"
     unknown = set(settings) - set(SETTINGS) - set(OPTIONAL_SETTINGS)
     assert not unknown, f"[tool.icl25] has unknown keys {sorted(unknown)}"
-    assert re.fullmatch(r"\d{4}\.\d{4,5}", settings["arxiv"]), "arxiv must read like 2501.00001"
     assert settings["status"] in {"ready", "preview", "skeleton"}
     assert set(settings["heavy-imports"]) <= {"torch", "jax", "matplotlib"}
     assert settings["demo-seconds"] <= 60, "a demo ends within 60 s on two cores"

@@ -74,5 +74,5 @@ def test_numbers_stand_where_they_are_promised(package):
 
 
 def test_citation_names_the_paper(package):
-    assert package.settings["arxiv"] in text(package), "README.md does not link the paper"
+    assert package.paper_link in text(package), "README.md does not link the paper"
     assert "@" in sections(package).get("Citation", ""), "no BibTeX entry"

@@ -80,8 +80,8 @@ def finished(workspace, skeleton, python, tmp_path_factory):
     shutil.copytree(skeleton, package, ignore=NOT_COPIED)
     for path in package.rglob("*"):
         if path.suffix in {".py", ".md", ".toml"}:
-            text = path.read_text().replace("FILL IN: 2501.00001", "2501.00001").replace("FILL-IN", "2501.00001")
-            text = text.replace("FILL IN\n```", "@misc{x, note = {arXiv 2501.00001}}\n```").replace(
+            text = path.read_text().replace("FILL-IN", "2501.00001")
+            text = text.replace("FILL IN\n```", "@misc{x, url = {https://arxiv.org/abs/2501.00001}}\n```").replace(
                 '"skeleton"', '"preview"'
             )
             text = re.sub(r"## (What was reproduced|Speed)\n", r"## \1\n\nOf 2 things 2.\n", text)

@@ -206,10 +206,13 @@ def test_scoreboard_shows_a_claim_that_does_not_hold(small):
     target = small.root / "results/demo/claims.json"
     target.parent.mkdir(parents=True)
     target.write_text(json.dumps({"schema": 1, "package": "small", "claims": [claim]}))
-    (small.root / "pyproject.toml").write_text('[tool.icl25]\npaper = "P"\narxiv = "1"\nauthors = "A"\nsummary = "S"\n')
+    (small.root / "pyproject.toml").write_text(
+        '[project.urls]\nPaper = "https://p"\n[tool.icl25]\npaper = "P"\nauthors = "A"\nsummary = "S"\n'
+    )
     page = "<!-- papers:start --><!-- papers:end --><!-- scoreboard:start --><!-- scoreboard:end -->"
     page = scoreboard.update_readme(page, [small])
     assert "0 of 1 claims hold" in page
+    assert "| [P](https://p) (A) |" in page
     assert "It \\| helps: 0.5 [0.4, 0.6], n = 3 (**does not hold**)" in page
     assert scoreboard.update_readme(page, [small]) == page
     with pytest.raises(ValueError, match="no block"):

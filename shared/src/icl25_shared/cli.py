@@ -53,7 +53,8 @@ def run_cli(
     Args:
         prog: Name of the command, which is that of the distribution too.
         description: What it does, in a sentence or two.
-        verbs: The dataclass of each verb. Its docstring, and the docstrings below its fields, are the help.
+        verbs: The dataclass of each verb, which is one word or two. Its docstring, and the docstrings below its fields,
+            are the help.
         argv: The arguments; by default those of the process.
         version: What ``--version`` prints; by default the version of the distribution ``prog``.
 
@@ -63,15 +64,16 @@ def run_cli(
         permitted). 130: interrupted.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    first = arguments[0] if arguments else ""
-    if first == "--version":
+    if arguments[:1] == ["--version"]:
         sys.stdout.write(f"{prog} {version or _installed_version(prog)}\n")
         return OK
-    if first not in verbs:
+    # A verb may have two words, such as "sudoku train".
+    verb = next((words for n in (1, 2) if (words := " ".join(arguments[:n])) in verbs), None)
+    if verb is None:
         return _without_verb(prog, description, verbs, arguments)
-    name = f"{prog} {first}"
+    name = f"{prog} {verb}"
     try:
-        command = parse_verb(name, verbs[first], arguments[1:])
+        command = parse_verb(name, verbs[verb], arguments[len(verb.split()) :])
     except SystemExit:  # tyro has printed the help
         return OK
     except _INPUT_ERRORS as error:
@@ -163,13 +165,17 @@ def _installed_version(distribution: str) -> str:
 
 def _without_verb(prog: str, description: str, verbs: Mapping[str, type[CommonFlags]], arguments: list[str]) -> int:
     """Handle a command line that does not begin with a verb: help, shell completion, or an error."""
-    first = arguments[0] if arguments else ""
-    if first in ("", "-h", "--help") or first.startswith("--tyro-"):
+    first, second = [*arguments, "", ""][:2]
+    family = {verb: command for verb, command in verbs.items() if first and verb.startswith(f"{first} ")}
+    last = second if family else first
+    if last in ("", "-h", "--help") or first.startswith("--tyro-"):
         text = f"{description}\n\n'{prog} VERB --help' explains a verb, '{prog} --version' prints the version."
-        with contextlib.redirect_stdout(sys.stdout if first else sys.stderr):
-            show_overview(prog, text, verbs, arguments or ["--help"])
-        return OK if first else BAD_INPUT
-    close = difflib.get_close_matches(first, verbs, n=1)
-    hint = f" (did you mean {close[0]}?)" if close else f"; choose one of {', '.join(verbs)}"
+        with contextlib.redirect_stdout(sys.stdout if last else sys.stderr):
+            show_overview(prog, text, family or verbs, arguments if first.startswith("--tyro-") else ["--help"])
+        return OK if last else BAD_INPUT
+    asked = f"{first} {second}" if family else first
+    known = {verb.split()[-1] if family else verb: verb for verb in family or verbs}
+    close = difflib.get_close_matches(last, known, n=1)
+    hint = f" (did you mean {known[close[0]]}?)" if close else f"; choose one of {', '.join(family or verbs)}"
     problem = "the verb comes first, found" if first.startswith("-") else "unknown verb"
-    return _fail(prog, f"error: {problem} {first}{hint}", BAD_INPUT, debug=False)
+    return _fail(prog, f"error: {problem} {asked}{hint}", BAD_INPUT, debug=False)
