@@ -1,0 +1,1 @@
+"""Lp-convolution: convolutions with trainable receptive fields, for any network and any number of axes."""
