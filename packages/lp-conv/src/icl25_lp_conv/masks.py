@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -78,8 +79,8 @@ def lp_mask(C: Float[Tensor, "c n n"], log2p: Float[Tensor, " c"], kernel_size: 
     p = torch.exp2(log2p.to(dtype)).view(-1, *[1] * (n + 1))
     # Products by axis rather than a matrix product, which autocast and TF32 would round.
     columns = C.view(*C.shape, *[1] * n).unbind(2)
-    z = sum(column * s for column, s in zip(columns, kernel_offsets(kernel_size, dtype=dtype, device=C.device)))
-    z = z.abs()
+    offsets = kernel_offsets(kernel_size, dtype=dtype, device=C.device)
+    z = functools.reduce(torch.add, (column * s for column, s in zip(columns, offsets, strict=True))).abs()
     inside = z > 0
     # z^p as exp(p log z), the exponent clamped: neither overflow nor its infinite gradient, and none at all at z = 0.
     power = torch.exp(torch.clamp(p * torch.where(inside, z, 1).log(), max=math.log(2 * limit)))
@@ -150,4 +151,4 @@ def lp_conv2d(
     Source: the paper's Lp-convolution (Section 2).
     """
     masked = weight * lp_mask(C, log2p, weight.shape[2:]).unsqueeze(1).to(weight.dtype)
-    return functional.conv2d(x, masked, bias, stride, padding, dilation, groups)  # ty: ignore[no-matching-overload]
+    return functional.conv2d(x, masked, bias, stride, padding, dilation, groups)

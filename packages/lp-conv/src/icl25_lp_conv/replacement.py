@@ -1,0 +1,58 @@
+"""Put one convolution layer in the place of another: its arguments, mode, hooks and gradient flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+__all__ = ["carry_over", "conv_arguments"]
+
+_HOOKS = (
+    "_backward_pre_hooks",
+    "_backward_hooks",
+    "_is_full_backward_hook",
+    "_non_full_backward_hooks",
+    "_forward_hooks",
+    "_forward_hooks_with_kwargs",
+    "_forward_hooks_always_called",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+)
+
+
+def carry_over(old: nn.Module, new: nn.Module) -> None:
+    """Give a replacement the mode and hooks of the module it replaces, and the ``requires_grad`` of its parameters.
+
+    Args:
+        old: The module that is replaced.
+        new: The module that takes its place.
+
+    Source: ours.
+    """
+    for name in _HOOKS:
+        if name in old.__dict__:
+            setattr(new, name, old.__dict__[name])
+    for name, parameter in old.named_parameters(recurse=False):
+        if hasattr(new, name):
+            getattr(new, name).requires_grad_(parameter.requires_grad)
+    new.train(old.training)
+
+
+def conv_arguments(conv: Any, **changed: Any) -> dict[str, Any]:
+    """The constructor arguments of a convolution layer, some of them changed.
+
+    Args:
+        conv: A convolution layer of torch, or one that extends it.
+        **changed: Arguments that are to differ.
+
+    Returns:
+        Keyword arguments for the constructor of such a layer of torch.
+
+    Source: ours.
+    """
+    names = ["in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode"]
+    names += ["output_padding"] if conv.transposed else []
+    given = {name: getattr(conv, name) for name in names}
+    given |= {"bias": conv.bias is not None, "device": conv.weight.device, "dtype": conv.weight.dtype}
+    return given | changed
