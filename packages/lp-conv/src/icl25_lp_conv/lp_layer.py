@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from icl25_lp_conv.growth import centre, grown_kernel_size, grown_padding
+from icl25_lp_conv.masked_product import masked_product
 from icl25_lp_conv.masks import init_C, lp_mask
 from icl25_lp_conv.replacement import carry_over, conv_arguments
 from icl25_lp_conv.shapes import describe_shapes
@@ -180,7 +181,7 @@ class LpLayer(nn.Module):
             factor = factor.repeat_interleave(self.out_channels // len(factor), 0)
         factor = factor.to(self.weight.dtype)
         if not self.transposed:
-            return self.weight * factor.unsqueeze(1)
+            return masked_product(self.weight, factor)
         # A transposed kernel is (in, out / groups, ...), its input channels ordered by group.
         by_group = self.weight.unflatten(0, (self.groups, -1))
         return (by_group * factor.unflatten(0, (self.groups if len(factor) > 1 else 1, 1, -1))).flatten(0, 1)
@@ -249,7 +250,8 @@ class LpLayer(nn.Module):
             layer = cls(**new)
         else:
             # Made without storage, so that nothing is drawn from the random generator.
-            layer = cls(**{**new, "device": "meta"}).to_empty(device=new["device"])
+            new["device"] = "meta"
+            layer = cls(**new).to_empty(device=old.weight.device)
             layer._reset_masks()
             layer._take_over(old, exact=transfer == "exact")
         carry_over(old, layer)
@@ -299,7 +301,7 @@ class LpLayer(nn.Module):
                 kernel_size=kernel_size,
                 padding=grown_padding(self.padding, self.kernel_size, kernel_size, self.dilation),
             )
-            conv: Any = self.plain(**{**new, "device": "meta"}).to_empty(device=new["device"])
+            conv: Any = self.plain(**{**new, "device": "meta"}).to_empty(device=self.weight.device)
             conv.weight.copy_(centre(self._multiply(), kernel_size))
             if self.bias is not None:
                 conv.bias.copy_(self.bias)
