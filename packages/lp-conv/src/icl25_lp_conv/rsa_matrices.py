@@ -91,9 +91,9 @@ def rsm(features: Num[np.ndarray, "n *features"], metric: str = "pearson") -> Fl
 
     Example:
         >>> rsm(np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, 1.0]])).round(2)
-        array([[ 1.  , -0.87,  0.  ],
-               [-0.87,  1.  , -0.5 ],
-               [ 0.  , -0.5 ,  1.  ]])
+        array([[ 1.  , -0.69, -0.04],
+               [-0.69,  1.  , -0.69],
+               [-0.04, -0.69,  1.  ]])
     """
     check_metric(metric)
     check_n_stimuli(len(features), "features")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -34,7 +34,7 @@ def summarize(table: pd.DataFrame, ceilings: Mapping[str, Num[np.ndarray, "..."]
     missing = [column for column in _COLUMNS if column not in table]
     if missing:
         raise ValueError(f"table lacks the columns {', '.join(missing)}")
-    scale = None if ceilings is None else median_ceilings(ceilings, table["area"].unique())
+    scale = None if ceilings is None else median_ceilings(ceilings, list(map(str, table["area"].unique())))
     rows = []
     for _, part in table.groupby(["layer", "area"], sort=False):
         layer, area = part[["layer", "area"]].iloc[0]
@@ -79,12 +79,12 @@ def best_layers(summary: pd.DataFrame) -> pd.DataFrame:
     return known.loc[known.groupby("area", sort=False)["ssm"].idxmax()].reset_index(drop=True)
 
 
-def median_ceilings(ceilings: Mapping[str, Num[np.ndarray, "..."]], areas: np.ndarray | list[str]) -> dict[str, float]:
+def median_ceilings(ceilings: Mapping[str, Num[np.ndarray, "..."]], areas: Sequence[str]) -> dict[str, float]:
     """The median noise ceiling of each area.
 
     Args:
         ceilings: For each area (k,) noise ceilings.
-        areas: (m,) names of the areas that are needed.
+        areas: Names of the areas that are needed.
 
     Returns:
         The medians.
@@ -95,7 +95,7 @@ def median_ceilings(ceilings: Mapping[str, Num[np.ndarray, "..."]], areas: np.nd
     Source: the paper, where it compares networks with the visual cortex.
     """
     found = {}
-    for area in map(str, areas):
+    for area in areas:
         if area not in ceilings:
             raise ValueError(f"area {area!r} has no noise ceilings; there are those of {', '.join(ceilings) or 'none'}")
         values = np.asarray(ceilings[area], dtype=np.float64)
