@@ -135,8 +135,9 @@ def plot_shape_statistics(model: nn.Module, title: str = "") -> Figure:
     roses = _some(flat)
     n_columns = min(6, max(4, len(roses)))
     n_rows = math.ceil(len(roses) / n_columns)
-    figure = new_figure(1.45 * n_columns + 0.4, 3.0 + 1.5 * n_rows)
-    top, bottom = figure.subfigures(2, 1, height_ratios=[3.0, max(1.5 * n_rows, 0.05)])
+    figure = new_figure(1.45 * n_columns + 0.4, 3.0 + 1.75 * n_rows)
+    parts: Any = figure.subfigures(2, 1, height_ratios=[3.0, max(1.75 * n_rows, 0.05)])
+    top, bottom = parts
     colours = dict(zip(shapes, _depth_colours(len(shapes)), strict=True))
     with style():
         left, right = top.subplots(1, 2)
@@ -286,7 +287,7 @@ def _histogram(
     middle, factor = np.sqrt(values.min() * values.max()), max(values.max() / values.min(), 4.0) ** 0.5
     bins = np.geomspace(middle / factor, middle * factor, 42)
     bins[[0, -1]] = min(bins[0], values.min()), max(bins[-1], values.max())
-    axes.hist(known, bins, stacked=True, color=[colours[name] for name in columns], lw=0)
+    axes.hist(known, bins.tolist(), stacked=True, color=[colours[name] for name in columns], lw=0)
     axes.set_xscale("log")
     subs = (1, 2, 3, 5, 7) if factor < 4 else (1, 2, 5) if factor < 10 else (1,)
     axes.xaxis.set_major_locator(LogLocator(subs=subs))
