@@ -158,6 +158,7 @@ def with_value(value: float, i: int = 4, j: int = 2, symmetric: bool = True) -> 
         (random_rsm(), random_rsm(11), "kendall", "a has 12 stimuli, but b has 11"),
         (random_rsm(), with_value(np.nan), "kendall", "b: 1 pairs of stimuli .* NaN .* stimuli 4 and 2"),
         (random_rsm(), with_value(np.inf, symmetric=False), "kendall", "b: 1 pairs of stimuli"),
+        (random_rsm(), with_value(np.nan, 2, 4, symmetric=False), "kendall", "b: 1 pairs .* stimuli 4 and 2"),
         (with_value(50, symmetric=False), random_rsm(), "kendall", r"a is not symmetric: 50 at \(4, 2\)"),
         (np.ones((4, 4)), random_rsm(4), "kendall", "a: all pairs of stimuli are equally similar"),
         (random_rsm(4), np.eye(4), "pearson", "b: all pairs of stimuli are equally similar"),
