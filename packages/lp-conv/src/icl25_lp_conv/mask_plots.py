@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -244,7 +244,7 @@ def _mask_grid(n_rows: int, n_columns: int, longest: int) -> tuple[Figure, Any]:
     return figure, grid
 
 
-def _draw_masks(axes_row: Sequence[Axes], view: _View, channels: Sequence[int], *, with_labels: bool) -> Any:
+def _draw_masks(axes_row: Any, view: _View, channels: Any, *, with_labels: bool) -> None:
     """One line of masks, all on the scale from 0 to 1; the places that are left stay empty."""
     n_rows, n_columns = view.images.shape[1:]
     for axes, channel in zip(axes_row, channels, strict=False):
