@@ -180,7 +180,7 @@ class Train(CommonFlags):
     lr: Annotated[float | None, _value("X")] = None
     """Learning rate. Default: that of the recipe."""
     size: Annotated[int | None, _value("PIXELS")] = None
-    """Height and width to which images are resized. Default: as they are, which must be one size for all."""
+    """Side of the squares to which images are scaled and cut. Default: as they are, all of one size."""
     small_images: bool = False
     """The variant of the architecture for images of 32 x 32 pixels (CIFAR)."""
     resume: bool = False
@@ -198,8 +198,8 @@ class Train(CommonFlags):
 class Rsa(ArchitectureFlags):
     """Compare the layers of a network with recordings of brain areas, by representational similarity.
 
-    The folder --out (rsa without it) gets similarities.csv (a row for each layer, area and session), summary.csv and
-    two pictures.
+    The run folder --out gets similarities.csv (a row for each layer, area and session), summary.csv (medians over
+    sessions) and two pictures.
     """
 
     model: Annotated[str, tyro.conf.arg(metavar="MODEL")]
@@ -207,13 +207,13 @@ class Rsa(ArchitectureFlags):
     architecture: Annotated[str | None, _value("NAME")] = None
     """Architecture of a checkpoint that holds weights alone."""
     images: Annotated[Path, tyro.conf.arg(metavar="DIR|NPZ")]
-    """The stimuli, in the order of the recordings: a folder of images in the order of their names, or an NPZ file with
-    x."""
+    """The stimuli, in the order of the recordings: a folder of images (2.png before 10.png), or an NPZ file with x:
+    bytes, which are scaled as in `train`, or floating point (n, c, h, w), which is taken as it is."""
     brain: Annotated[Path, tyro.conf.arg(metavar="FILE")]
     """Similarity matrices of the recordings: NPZ or MATLAB with an array (stimuli, stimuli, sessions) for each area,
-    NPY or CSV with one."""
+    NPY or CSV with that of one area."""
     ceiling: Annotated[Path | None, _value("FILE")] = None
-    """Noise ceilings for each area, in the same formats. Default: agreement of each session with the others."""
+    """Noise ceilings for each area, in such a file. Default: agreement of each session with the others."""
     layers: Annotated[str | None, _value("GLOBS")] = None
     """Layers, comma-separated, with globs. Default: every convolution."""
     method: Literal["kendall", "spearman", "pearson", "kendall_a"] = "kendall"
@@ -221,7 +221,7 @@ class Rsa(ArchitectureFlags):
     permutations: int = 0
     """Shuffles of the stimuli for p-values; 0 for none."""
     size: Annotated[int | None, _value("PIXELS")] = None
-    """Height and width to which images are resized. Default: as they are, which must be one size for all."""
+    """Side of the squares to which images are scaled and cut. Default: as they are, all of one size."""
     pretrained: bool = False
     """Start from the weights that torchvision or timm offer for a name; they may be downloaded."""
     batch_size: int = 32
@@ -292,7 +292,7 @@ class SudokuTrain(CommonFlags):
     def run(self) -> Output:
         """Train."""
         _check_files(self.puzzles)
-        from icl25_lp_conv.sudoku_verbs import run_train
+        from icl25_lp_conv.sudoku_training_verbs import run_train
 
         return run_train(self)
 
@@ -313,7 +313,7 @@ class SudokuEval(CommonFlags):
     def run(self) -> Output:
         """Score."""
         _check_files(self.model, self.puzzles)
-        from icl25_lp_conv.sudoku_verbs import run_eval
+        from icl25_lp_conv.sudoku_training_verbs import run_eval
 
         return run_eval(self)
 

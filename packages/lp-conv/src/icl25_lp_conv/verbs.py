@@ -18,15 +18,8 @@ from icl25_lp_conv.lp_layer import LpLayer
 from icl25_lp_conv.mask_plots import plot_masks, plot_shape_statistics
 from icl25_lp_conv.model_files import save_model
 from icl25_lp_conv.models import ModelSource
-from icl25_lp_conv.network_verbs import (
-    count_parameters,
-    make_table,
-    output_file,
-    output_files,
-    read_file,
-    read_or_build,
-    split_globs,
-)
+from icl25_lp_conv.network_verbs import count_parameters, read_file, read_or_build, split_globs
+from icl25_lp_conv.output_verbs import make_table, output_file, output_files
 from icl25_shared import InputError, Output, atomic_path, select_device
 
 if TYPE_CHECKING:
