@@ -31,7 +31,7 @@ def make_table(n_layers: int = 5, areas: tuple[str, ...] = ("V1", "V2"), seed: i
         for session in range(4)
     ]
     table = pd.DataFrame(rows, columns=["layer", "area", "session", "ssm"])
-    return table.assign(corrected=table["ssm"] / 0.5)
+    return table.assign(corrected=table["ssm"] / 0.4)
 
 
 CEILINGS = {"V1": np.array([0.3, 0.45, 0.5, 0.6, 0.9]), "V2": np.array([0.5, 0.5])}
