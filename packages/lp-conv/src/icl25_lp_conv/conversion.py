@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from torch import nn
+from torch import Tensor, nn
 
 from icl25_lp_conv.growth import grown_kernel_size
 from icl25_lp_conv.layers import LP_CLASSES
@@ -201,20 +201,24 @@ def _replace_all(
     inplace: bool,
     verb: str,
 ) -> nn.Module:
-    """Replace convolutions wherever they occur, each module once and each shared kernel by one kernel."""
+    """Replace convolutions wherever they occur, each module once, each shared kernel (and mask) by one kernel."""
     if not inplace:
-        model = copy.deepcopy(model)
+        # Weights that a hook computes (pruning, weight norm) are no leaves of the graph, which torch refuses to copy.
+        attributes = [value for module in model.modules() for value in vars(module).values()]
+        computed = [x for x in attributes if isinstance(x, Tensor) and x.grad_fn is not None]
+        model = copy.deepcopy(model, {id(x): x.detach().clone() for x in computed})
     layers: list[Replaced] = []
     skipped: dict[str, str] = {}
     new_modules: dict[int, nn.Module] = {}
-    new_weights: dict[int, Any] = {}
+    new_weights: dict[tuple[int, ...], Any] = {}
     for name, module in list(_convolutions(model)):
         reason = reason_to_skip(name, module)
         if reason is not None:
             skipped[name] = reason
             continue
         new: Any = replace(name, module)
-        shared = new_weights.setdefault(id(module.weight), new.weight)
+        kernel = tuple(id(getattr(module, part, None)) for part in ("weight", "C", "log2p"))
+        shared = new_weights.setdefault(kernel, new.weight)
         if shared.shape == new.weight.shape:
             new.weight = shared
         new_modules[id(module)] = new

@@ -9,11 +9,12 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
 
 from icl25_lp_conv.growth import centre, grown_kernel_size, grown_padding
 from icl25_lp_conv.masked_product import masked_product
 from icl25_lp_conv.masks import init_C, lp_mask
-from icl25_lp_conv.replacement import carry_over, conv_arguments
+from icl25_lp_conv.replacement import carry_over, conv_arguments, weight_hooks
 from icl25_lp_conv.shapes import describe_shapes
 
 __all__ = ["LpLayer", "MaskSharing", "Transfer"]
@@ -56,7 +57,8 @@ class LpLayer(nn.Module):
         **kwargs: As in torch.
 
     Raises:
-        ValueError: If p or sigma is not positive and finite, or ``mask_sharing`` is unknown.
+        ValueError: If p or sigma is not positive and finite, ``log2p_min`` is not finite, or ``mask_sharing`` is
+            unknown.
 
     Source: the paper's Lp-convolution (Section 2).
     """
@@ -102,6 +104,8 @@ class LpLayer(nn.Module):
         self.init_sigma = tuple(radii) if isinstance(radii, Sequence) else (float(radii),) * n
         if len(self.init_sigma) != n:
             raise ValueError(f"sigma must be one number or {n}, found {len(self.init_sigma)}")
+        if log2p_min is not None and not math.isfinite(log2p_min):
+            raise ValueError(f"log2p_min must be finite, found {log2p_min}")
         self.mask_sharing: MaskSharing = mask_sharing
         self.log2p_min = log2p_min
         self._cached: _Cached | None = None
@@ -153,11 +157,15 @@ class LpLayer(nn.Module):
             return self._multiply()
         sources = tuple(x for x in (self.weight, self.C, self.log2p) if x is not None)
         if torch.is_grad_enabled() and any(source.requires_grad for source in sources):
+            self._cached = None  # a step of an optimizer may follow; fused ones leave the versions as they are
+            return self._multiply()
+        if any(unpack_dual(source).tangent is not None for source in sources):  # forward-mode differentiation
             return self._multiply()
         try:
-            key = (torch.is_inference_mode_enabled(), *((x.data_ptr(), x._version, x.dtype) for x in sources))
+            states = [(x.data_ptr(), x._version, x.dtype, x.stride()) for x in sources]
         except RuntimeError:  # tensors under a transform of torch.func, or made in inference mode, have none of these
             return self._multiply()
+        key = (torch.is_inference_mode_enabled(), *states)
         if self._cached is None or self._cached.key != key:
             self._cached = _Cached(key, tuple(x.detach() for x in sources), self._multiply())
         return self._cached.weight
@@ -294,7 +302,9 @@ class LpLayer(nn.Module):
         if not 0 <= crop < 1:
             raise ValueError(f"crop must lie in [0, 1), found {crop}")
         with torch.no_grad():
-            mask = self._masks()
+            for hook in weight_hooks(self):
+                hook(self, ())
+            mask = self._masks() if crop > 0 else None
             kernel_size = self.kernel_size if mask is None else self._support(mask, crop)
             new = conv_arguments(
                 self,

@@ -37,6 +37,14 @@ def masked_product(
     return weight * mask.unsqueeze(1)
 
 
+def _has_storage(tensor: Tensor) -> bool:
+    try:
+        tensor.data_ptr()
+    except RuntimeError:  # a batch of tensors under vmap, which cannot be written to
+        return False
+    return True
+
+
 class _MaskedProduct(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -53,7 +61,8 @@ class _MaskedProduct(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, Tensor]:
         (gradient,) = gradients
         weight, mask = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a graph of the gradient is asked for
+        # In chunks unless a graph of the gradient is asked for, or many gradients at once.
+        if torch.is_grad_enabled() or not _has_storage(gradient):
             return gradient * mask.unsqueeze(1), (gradient * weight).sum(1)
         grad_weight, grad_mask = torch.empty_like(weight), torch.empty_like(mask)
         n_channels = max(1, _CHUNK // weight[0].numel())

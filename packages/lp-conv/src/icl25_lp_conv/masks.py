@@ -17,6 +17,7 @@ __all__ = ["init_C", "kernel_offsets", "lp_conv2d", "lp_mask"]
 # convolutions are many times slower; in double precision there is room for more.
 _LIMIT = {torch.float32: 69.0, torch.float64: 690.0}
 _SIGMA_OFFSET = 1e-4
+_LARGEST_LOG2P = 100.0  # a box to rounding already; p itself would overflow from 128 on
 
 
 def kernel_offsets(
@@ -76,12 +77,12 @@ def lp_mask(C: Float[Tensor, "c n n"], log2p: Float[Tensor, " c"], kernel_size: 
     dtype = torch.float64 if C.dtype == torch.float64 else torch.float32
     limit = _LIMIT[dtype]
     C = C.to(dtype)
-    p = torch.exp2(log2p.to(dtype)).view(-1, *[1] * (n + 1))
+    p = torch.exp2(log2p.to(dtype).clamp(max=_LARGEST_LOG2P)).view(-1, *[1] * (n + 1))
     # Products by axis rather than a matrix product, which autocast and TF32 would round.
     columns = C.view(*C.shape, *[1] * n).unbind(2)
     offsets = kernel_offsets(kernel_size, dtype=dtype, device=C.device)
     z = functools.reduce(torch.add, (column * s for column, s in zip(columns, offsets, strict=True))).abs()
-    inside = z > 0
+    inside = z != 0  # NaN counts, so that it shows
     # z^p as exp(p log z), the exponent clamped: neither overflow nor its infinite gradient, and none at all at z = 0.
     power = torch.exp(torch.clamp(p * torch.where(inside, z, 1).log(), max=math.log(2 * limit)))
     exponent = torch.where(inside, power, 0).sum(1)

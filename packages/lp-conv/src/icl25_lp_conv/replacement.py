@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["carry_over", "conv_arguments"]
+__all__ = ["carry_over", "conv_arguments", "weight_hooks"]
 
 _HOOKS = (
     "_backward_pre_hooks",
@@ -24,6 +24,8 @@ _HOOKS = (
 def carry_over(old: nn.Module, new: nn.Module) -> None:
     """Give a replacement the mode and hooks of the module it replaces, and the ``requires_grad`` of its parameters.
 
+    Hooks that compute the weight (pruning, weight norm) stay behind: the replacement holds what they computed.
+
     Args:
         old: The module that is replaced.
         new: The module that takes its place.
@@ -33,10 +35,28 @@ def carry_over(old: nn.Module, new: nn.Module) -> None:
     for name in _HOOKS:
         if name in old.__dict__:
             setattr(new, name, old.__dict__[name])
+    stale = weight_hooks(old)
+    if stale:
+        hooks: Any = old._forward_pre_hooks
+        new._forward_pre_hooks = type(hooks)((key, hook) for key, hook in hooks.items() if hook not in stale)
     for name, parameter in old.named_parameters(recurse=False):
         if hasattr(new, name):
             getattr(new, name).requires_grad_(parameter.requires_grad)
     new.train(old.training)
+
+
+def weight_hooks(module: nn.Module) -> list[Any]:
+    """The hooks by which ``torch.nn.utils`` computes a weight anew before each call: pruning, weight norm and the like.
+
+    Args:
+        module: The module.
+
+    Returns:
+        The hooks, to be called with the module and its inputs.
+
+    Source: ours.
+    """
+    return [hook for hook in module._forward_pre_hooks.values() if type(hook).__module__.startswith("torch.nn.utils")]
 
 
 def conv_arguments(conv: Any, **changed: Any) -> dict[str, Any]:

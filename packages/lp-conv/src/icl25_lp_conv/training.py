@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -41,7 +42,7 @@ def param_groups(
         ``lr_scale`` and, if given, ``lr``; groups without parameters are left out, as are parameters that are frozen.
 
     Raises:
-        ValueError: If a number is negative, or ``mask_lr_scale`` zero.
+        ValueError: If a number is negative or not finite, or ``mask_lr_scale`` zero.
 
     Warns:
         UserWarning: If ``mask_lr_scale`` is not 1 and ``lr`` is not given.
@@ -49,10 +50,10 @@ def param_groups(
     Source: the paper's training recipe (Appendix, DeiT settings) and the authors' code; mask decay of zero is ours.
     """
     for name, value in (("weight_decay", weight_decay), ("mask_weight_decay", mask_weight_decay), ("lr", lr or 0)):
-        if value < 0:
-            raise ValueError(f"{name} must be >= 0, found {value}")
-    if mask_lr_scale <= 0:
-        raise ValueError(f"mask_lr_scale must be > 0, found {mask_lr_scale}")
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} must be finite and >= 0, found {value}")
+    if not (math.isfinite(mask_lr_scale) and mask_lr_scale > 0):
+        raise ValueError(f"mask_lr_scale must be finite and > 0, found {mask_lr_scale}")
     if mask_lr_scale != 1 and lr is None:
         warnings.warn("optimizers of torch ignore mask_lr_scale unless lr is given too", stacklevel=2)
     shapes = {id(layer.C) for layer in _lp_layers(model)}
@@ -87,8 +88,13 @@ def clamp_masks_(model: nn.Module, log2p_min: float = 1.0) -> None:
         model: The network.
         log2p_min: Floor of ``log2p``: 1 keeps p >= 2. A layer's own ``log2p_min`` goes before it.
 
+    Raises:
+        ValueError: If ``log2p_min`` is not finite.
+
     Source: the authors' Sudoku training, which holds log2 p >= 1.
     """
+    if not math.isfinite(log2p_min):
+        raise ValueError(f"log2p_min must be finite, found {log2p_min}")
     for layer in _lp_layers(model):
         if layer.log2p is not None:
             layer.log2p.clamp_(min=log2p_min if layer.log2p_min is None else layer.log2p_min)
