@@ -174,7 +174,7 @@ class LpLayer(nn.Module):
         if self.C is None or self.log2p is None:
             return None
         mask = lp_mask(self.C, self.log2p, self.kernel_size)
-        if torch.is_anomaly_enabled() and mask.isnan().any():
+        if not torch.compiler.is_compiling() and torch.is_anomaly_enabled() and mask.isnan().any():
             channel = int(mask.flatten(1).isnan().any(1).nonzero()[0, 0])
             raise ValueError(f"the mask of channel {channel} of {self} is NaN: C or log2p is not finite")
         return mask
