@@ -49,7 +49,7 @@ def plain_count(cells, limit):
 
 
 def symmetry_class(board):
-    """What relabelling, permuting lines and bands and transposing leave alone: cycles between lines of one band."""
+    """Cycles between lines of a band: relabelling and permuting lines and bands leave them, transposing swaps them."""
 
     def cycles(first, second):
         step, left, lengths = dict(zip(first.tolist(), second.tolist(), strict=True)), set(range(1, 10)), []
@@ -65,7 +65,7 @@ def symmetry_class(board):
         bands = (lines[start : start + 3] for start in (0, 3, 6))
         return tuple(sorted(tuple(sorted(cycles(a, b) for a, b in combinations(band, 2))) for band in bands))
 
-    return tuple(sorted((of_rows(board), of_rows(board.T))))
+    return of_rows(board), of_rows(board.T)
 
 
 def test_metrics_agree_with_the_golden_file():
@@ -145,8 +145,22 @@ def test_the_first_puzzles_do_not_depend_on_how_many_follow():
 def test_solutions_are_not_images_of_one_board():
     solutions = sudoku.generate(60).solutions
     image = CANONICAL[np.ix_([1, 0, 2, 8, 7, 6, 3, 4, 5], [3, 5, 4, 0, 1, 2, 6, 8, 7])].T % 9 + 1
-    assert symmetry_class(image) == symmetry_class(CANONICAL)  # what is counted here is blind to symmetries
-    assert len({symmetry_class(board) for board in solutions}) >= 50
+    assert symmetry_class(image)[::-1] == symmetry_class(CANONICAL)  # what is counted here is blind to symmetries
+    assert len({frozenset(symmetry_class(board)) for board in solutions}) >= 50
+
+
+def test_each_tenth_board_is_new_and_the_others_are_its_images():
+    images = sudoku.generate(2000).solutions[3::200]
+    by_orientation = {symmetry_class(board) for board in images}
+    assert len(by_orientation) == 2
+    assert len({frozenset(classes) for classes in by_orientation}) == 1
+
+
+def test_random_boards_are_not_the_first_that_a_search_finds():
+    boards = sudoku_solver.random_solutions(20, np.random.default_rng(0))
+    diagonal = np.kron(np.eye(3, dtype=int), np.ones((3, 3), int))
+    first = [sudoku.solve(board * diagonal) for board in boards]
+    assert sum(np.array_equal(a, b) for a, b in zip(boards, first, strict=True)) <= 2
 
 
 def test_givens_fall_on_every_cell_alike():
@@ -196,6 +210,18 @@ def test_solve_known_puzzles():
 def test_count_solutions_agrees_with_plain_search(seed, clues):
     puzzle = sudoku.generate(1, seed=seed, clues=clues).puzzles[0]
     assert sudoku.count_solutions(puzzle, limit=20) == plain_count(puzzle.ravel().tolist(), 20)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seeds, st.integers(4, 30))
+def test_a_wrong_given_that_does_not_clash_leaves_as_many_solutions_as_plain_search_finds(seed, n_blanks):
+    rng = np.random.default_rng(seed)
+    board = sudoku_solver.random_solutions(1, rng)[0]
+    board.ravel()[rng.permutation(81)[:n_blanks]] = 0
+    changes = np.repeat(board[None], 9, axis=0)
+    changes[(..., *np.argwhere(board == 0)[0])] = range(1, 10)
+    for changed in changes[~sudoku_solver.find_conflicts(changes).any(axis=1)]:
+        assert sudoku.count_solutions(changed, limit=5) == plain_count(changed.ravel().tolist(), 5)
 
 
 @pytest.mark.parametrize(
@@ -295,6 +321,14 @@ def test_a_bad_row_is_named(tmp_path, monkeypatch, lines, kind, chunk):
     path = tmp_path / "bad.csv"
     path.write_text("\n".join(lines), encoding="utf-8")
     with pytest.raises(ValueError, match=rf"bad\.csv, row 4, {'.*' if kind == 'other' else ''}{message}"):
+        sudoku.load_csv(path)
+
+
+def test_rows_whose_lengths_make_up_for_each_other_are_named(tmp_path, lines):
+    lines[2], lines[3] = "0" + lines[2], lines[3][1:]
+    path = tmp_path / "bad.csv"
+    path.write_text("\n".join(lines))
+    with pytest.raises(ValueError, match="row 2, column 'quizzes': expected 81 digits, found 82 characters"):
         sudoku.load_csv(path)
 
 

@@ -281,7 +281,7 @@ def _solutions(candidates: list[int], orders: Sequence[Sequence[int]] = _IN_ORDE
 
 def _propagate(candidates: list[int], unplaced: int) -> int | None:
     """Place what is forced, changing ``candidates``; give back the cells not yet placed, or None if they clash."""
-    while unplaced:
+    while True:
         once = twice = 0
         for cells in candidates:
             twice |= once & cells
@@ -290,30 +290,25 @@ def _propagate(candidates: list[int], unplaced: int) -> int | None:
             return None
         singles = unplaced & ~twice
         if singles:
-            if not _place_singles(candidates, singles):
-                return None
+            _place_singles(candidates, singles)
             unplaced &= ~singles
             continue
-        hidden = _place_hidden(candidates, unplaced)
+        hidden = _place_hidden(candidates, unplaced) if unplaced else 0
         if hidden is None:
             return None
         if not hidden:
-            break
+            return unplaced
         unplaced &= ~hidden
-    return unplaced
 
 
-def _place_singles(candidates: list[int], singles: int) -> bool:
-    """Place the only digit of each of these cells; False if two of them are the same digit in one unit."""
+def _place_singles(candidates: list[int], singles: int) -> None:
+    """Place the only digit of each of these cells; where two of them clash, the latter leaves the former no digit."""
     for digit in range(9):
         cells = candidates[digit] & singles
         while cells:
             lowest = cells & -cells
-            if not candidates[digit] & lowest:
-                return False
             candidates[digit] &= ~_PEERS[lowest.bit_length() - 1]
             cells ^= lowest
-    return True
 
 
 def _place_hidden(candidates: list[int], unplaced: int) -> int | None:
