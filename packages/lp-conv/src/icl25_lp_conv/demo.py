@@ -14,16 +14,15 @@ from icl25_lp_conv.digits_task import DigitsSizes, digits_accuracies
 from icl25_lp_conv.recovery import Recovery, recover
 from icl25_lp_conv.recovery_plots import plot_recovery
 from icl25_lp_conv.score_plots import plot_bars
-from icl25_shared import Claim, Estimate, Output, Rule, RunFolder, claims_table
+from icl25_shared import Claim, Estimate, InputError, Output, Rule, RunFolder, claims_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from icl25_shared import CommonFlags
+    from icl25_lp_conv.cli import Demo
 
 __all__ = ["accuracy_figure", "accuracy_table", "demo_claims", "run_demo"]
 
-N_SEEDS = 3
 REDRAWN, FIXED = DigitsSizes(), DigitsSizes(redrawn=False)
 
 
@@ -85,7 +84,7 @@ def demo_claims(
     ]
 
 
-def run_demo(flags: CommonFlags) -> Output:
+def run_demo(flags: Demo) -> Output:
     """Run the demonstration.
 
     Args:
@@ -93,16 +92,21 @@ def run_demo(flags: CommonFlags) -> Output:
 
     Returns:
         Tables of recovered masks, of accuracies and of claims; ``ok`` where all claims hold.
+
+    Raises:
+        InputError: If there are no seeds.
     """
-    seeds = range(flags.seed, flags.seed + N_SEEDS)
+    if flags.n_seeds < 1:
+        raise InputError(f"--n-seeds must be >= 1, found {flags.n_seeds}")
+    seeds = range(flags.seed, flags.seed + flags.n_seeds)
     with RunFolder.create(flags.out, program="icl25-lp-conv", verb="demo", config=flags, force=flags.force) as run:
         with run.timed("recovery"):
             jobs = [delayed(recover)(seed, joint=joint) for joint in (False, True) for seed in seeds]
-            found = list(Parallel(n_jobs=_n_jobs())(jobs))
-            known, joint = found[:N_SEEDS], found[N_SEEDS:]
+            found = list(Parallel(n_jobs=cpu_count())(jobs))
+            known, joint = found[: len(seeds)], found[len(seeds) :]
         with run.timed("digits"):
-            redrawn = digits_accuracies(("7x7", "Lp p=4", "3x3"), seeds, REDRAWN, n_jobs=_n_jobs())
-            fixed = digits_accuracies(("Lp p=4", "3x3"), seeds, FIXED, n_jobs=_n_jobs())
+            redrawn = digits_accuracies(("3x3", "7x7", "Lp p=4"), seeds, REDRAWN, n_jobs=cpu_count())
+            fixed = digits_accuracies(("3x3", "Lp p=4"), seeds, FIXED, n_jobs=cpu_count())
         claims = demo_claims(known, joint, redrawn, fixed)
         result: dict[str, Any] = {
             "seeds": list(seeds),
@@ -174,8 +178,3 @@ def _recovery_table(known: Sequence[Recovery], joint: Sequence[Recovery]) -> Tab
         rmse = max(part.rmse.max() for part in parts)
         table.add_row(name, f"{error:.2f}°", f"{gamma:.3g}", f"{p:.3g}", f"{rmse:.2g}")
     return table
-
-
-def _n_jobs() -> int:
-    """As many processes as there are processors, up to the number of seeds."""
-    return min(cpu_count(), N_SEEDS)

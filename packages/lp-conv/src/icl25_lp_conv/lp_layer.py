@@ -14,7 +14,7 @@ from torch.autograd.forward_ad import unpack_dual
 from icl25_lp_conv.growth import centre, grown_kernel_size, grown_padding
 from icl25_lp_conv.masked_product import masked_product
 from icl25_lp_conv.masks import init_C, lp_mask
-from icl25_lp_conv.replacement import carry_over, conv_arguments, weight_hooks
+from icl25_lp_conv.replacement import carry_over, conv_arguments, make_undrawn, weight_hooks
 from icl25_lp_conv.shapes import describe_shapes
 
 __all__ = ["LpLayer", "MaskSharing", "Transfer"]
@@ -257,10 +257,7 @@ class LpLayer(nn.Module):
         if transfer == "none":
             layer = cls(**new)
         else:
-            # Made without storage, so that nothing is drawn from the random generator.
-            new["device"] = "meta"
-            layer = cls(**new).to_empty(device=old.weight.device)
-            layer._reset_masks()
+            layer = make_undrawn(cls, new)
             layer._take_over(old, exact=transfer == "exact")
         carry_over(old, layer)
         return layer
@@ -311,7 +308,7 @@ class LpLayer(nn.Module):
                 kernel_size=kernel_size,
                 padding=grown_padding(self.padding, self.kernel_size, kernel_size, self.dilation),
             )
-            conv: Any = self.plain(**{**new, "device": "meta"}).to_empty(device=self.weight.device)
+            conv: Any = make_undrawn(self.plain, new)
             conv.weight.copy_(centre(self._multiply(), kernel_size))
             if self.bias is not None:
                 conv.bias.copy_(self.bias)

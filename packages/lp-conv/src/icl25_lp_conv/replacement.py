@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import nn
 
-__all__ = ["carry_over", "conv_arguments", "weight_hooks"]
+__all__ = ["carry_over", "conv_arguments", "make_undrawn", "weight_hooks"]
 
 _HOOKS = (
     "_backward_pre_hooks",
@@ -57,6 +58,23 @@ def weight_hooks(module: nn.Module) -> list[Any]:
     Source: ours.
     """
     return [hook for hook in module._forward_pre_hooks.values() if type(hook).__module__.startswith("torch.nn.utils")]
+
+
+def make_undrawn(cls: type[nn.Module], arguments: dict[str, Any]) -> Any:
+    """Make a layer whose parameters are to be overwritten, and leave the generators of torch as they were.
+
+    Args:
+        cls: Class of the layer.
+        arguments: Arguments of its constructor, ``device`` among them.
+
+    Returns:
+        The layer.
+
+    Source: ours.
+    """
+    device = torch.device(arguments["device"])
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        return cls(**arguments)
 
 
 def conv_arguments(conv: Any, **changed: Any) -> dict[str, Any]:
