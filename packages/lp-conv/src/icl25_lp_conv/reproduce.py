@@ -29,6 +29,7 @@ __all__ = ["alignment_claims", "digits_claims", "run_reproduce", "sudoku_claims"
 DIGITS_VARIANTS = ("3x3", "7x7", "Lp p=2", "Lp p=4")
 SUDOKU_VARIANTS = ("3x3", "7x7", "Lp p=2")
 REDRAWN, FIXED = DigitsSizes(), DigitsSizes(redrawn=False, epochs=14)
+N_STIMULI = 118
 _LARGE = "Section 4, CIFAR-100 and Tiny-ImageNet"
 
 
@@ -190,9 +191,11 @@ def _run_sudoku(run: RunFolder, seeds: range) -> tuple[Any, list[Claim], list[An
 
 
 def _run_alignment(run: RunFolder, seeds: range) -> tuple[Any, list[Claim], list[Any]]:
-    tables: dict[str, list[pd.DataFrame]] = alignment_tables(DIGITS_VARIANTS, seeds, REDRAWN, n_jobs=cpu_count())
+    tables: dict[str, list[pd.DataFrame]] = alignment_tables(
+        DIGITS_VARIANTS, seeds, REDRAWN, n_stimuli=N_STIMULI, n_jobs=cpu_count()
+    )
     scores = {name: network_scores(found) for name, found in tables.items()}
-    identified = identified_layers(seeds)
+    identified = identified_layers(seeds, n_stimuli=N_STIMULI)
     run.save_figure(plot_layers({name: found[0] for name, found in tables.items()}), "alignment.png")
     shown = accuracy_table(scores, "Best layer against a simulated cortex, over the noise ceiling")
     return {"scores": scores, "identified": identified}, alignment_claims(scores, identified), [shown]
