@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from datetime import timedelta
+
 import torch
 from torch import distributed, multiprocessing, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -7,6 +10,7 @@ from torch.nn.parallel import DistributedDataParallel
 from icl25_lp_conv import clamp_masks_, convert, param_groups
 
 BATCHES = [(torch.linspace(-1, 1, 4 * 2 * 81) * (i + 3)).sin().view(4, 2, 9, 9) for i in range(3)]
+LIMIT = timedelta(seconds=60)
 
 
 def network():
@@ -25,18 +29,31 @@ def train(model, batches):
     return model
 
 
-def work(rank, folder):
-    torch.set_num_threads(1)
-    distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+def work(rank, folder, done):
+    distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2, timeout=LIMIT
+    )
     model = train(DistributedDataParallel(network()), [x[2 * rank : 2 * rank + 2] for x in BATCHES])
     torch.save(model.module.state_dict(), f"{folder}/state-{rank}.pt")
-    distributed.destroy_process_group()
+    done.wait(60)
+    os._exit(0)  # the end of a process group may wait for ever for its own threads
 
 
 def test_two_processes_train_as_one_does(tmp_path):
     start = network().state_dict()
     expected = train(network(), BATCHES).state_dict()
-    multiprocessing.spawn(work, (str(tmp_path),), nprocs=2)
+    context = multiprocessing.get_context("spawn")
+    done = context.Barrier(2)
+    processes = [context.Process(target=work, args=(rank, str(tmp_path), done)) for rank in range(2)]
+    for process in processes:
+        process.start()
+    try:
+        for process in processes:
+            process.join(60)
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.exitcode for process in processes] == [0, 0]
     for rank in range(2):
         found = torch.load(tmp_path / f"state-{rank}.pt", weights_only=True)
         assert set(found) == set(expected)
