@@ -57,6 +57,7 @@ class LpConv2d(_Convolution, nn.Conv2d):
     Source: the paper's Lp-convolution (Section 2).
 
     Example:
+        >>> import torch
         >>> layer = LpConv2d(3, 8, kernel_size=7, padding=3, p=2, sigma=1.5)
         >>> layer(torch.zeros(1, 3, 32, 32)).shape, layer.mask().shape
         (torch.Size([1, 8, 32, 32]), torch.Size([8, 1, 7, 7]))

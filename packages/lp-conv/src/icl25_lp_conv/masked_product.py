@@ -33,7 +33,7 @@ def masked_product(
     """
     chunked = weight.device.type == "cpu" and weight.numel() >= _LARGE and len(mask) == len(weight)
     if chunked and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
-        return _MaskedProduct.apply(weight, mask)  # ty: ignore[invalid-return-type]
+        return _MaskedProduct.apply(weight, mask)
     return weight * mask.unsqueeze(1)
 
 

@@ -20,7 +20,7 @@ def load_conv_state_dict(model: nn.Module, state_dict: Mapping[str, Tensor]) -> 
 
     Args:
         model: The converted network.
-        state_dict: State of the network before conversion.
+        state_dict: State of the network before conversion, with kernels of shape (out, in / groups, k_1, ..., k_n).
 
     Raises:
         ValueError: If an entry is missing or unknown, or its shape does not fit; the message names it.

@@ -56,6 +56,7 @@ def digits_resnet(num_classes: int = 10, widths: Sequence[int] = (12, 24, 48), i
     Source: ours, at the scale of a CPU.
 
     Example:
+        >>> import torch
         >>> digits_resnet(widths=(4, 8, 8))(torch.zeros(2, 1, 20, 20)).shape
         torch.Size([2, 10])
     """
