@@ -23,6 +23,7 @@ from icl25_lp_conv.datasets.sudoku import Sudokus, format_board, generate, load_
 from icl25_lp_conv.lp_layer import LpLayer
 from icl25_lp_conv.model_files import load_model, save_model
 from icl25_lp_conv.models import ModelSource, digits_resnet, sudoku_cnn
+from icl25_lp_conv.rsa import best_layers, rsa
 from icl25_lp_conv.sudoku_training import complete, evaluate
 
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
@@ -220,7 +221,7 @@ def test_inspect_describes_every_mask(cli, two_layers):
     for name, layer in layers.items():
         mine, expected = table[table["layer"] == name], layer.shape_summary()
         for column, values in expected.items():
-            np.testing.assert_allclose(mine[column], values, rtol=1e-6)
+            np.testing.assert_allclose(mine[column].to_numpy(), values, rtol=1e-6)
         [line] = [line for line in ran.out.splitlines() if f" {name} " in line]
         assert f"{np.median(expected['gamma']):.3g}" in line
     for name in ("masks.png", "shapes.png"):
@@ -327,6 +328,108 @@ def test_a_network_completes_puzzles_and_owns_up_to_mistakes(cli, puzzles):
     assert "30 of 30 boards break the rules" in ran.err
     assert ran.json["valid"] == [False] * 30
     assert ran.json["solutions"] == [format_board(board) for board in complete(model, puzzles.puzzles)]
+
+
+@pytest.fixture
+def images(tmp_path) -> np.ndarray:
+    """Grey images of two classes, bright on the left or on the right, which lie in images.npz too."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 128, (40, 8, 8), np.uint8)
+    x[:20, :, :4] += 120
+    x[20:, :, 4:] += 120
+    np.savez(tmp_path / "images.npz", x=x, y=np.repeat(["left", "right"], 20))
+    return x
+
+
+CLASSIFY = ("train", "images.npz", "--model", "digits-resnet", "--batch-size", 8, "--lr", 0.01)
+
+
+def test_a_classifier_is_trained_and_saved(cli, images):
+    ran = cli(*CLASSIFY, "--epochs", 3, "--preset", "lp4", "--out", "run", "--json")
+    assert ran.status == 0
+    assert ran.json["images"] == {"train": 32, "validation": 8}
+    assert ran.json["last"]["val_top1"] > 0.8
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [1, 2, 3]
+    assert lines[-1] == ran.json["last"]
+    loaded = load_model("run/model.safetensors")
+    assert loaded.source == ModelSource("digits-resnet(in_channels=1)", 2)
+    assert len(lp_layers(loaded.model)) == 13
+    assert json.loads(Path("run/run.json").read_text())["config"]["preset"] == "lp4"
+
+
+def test_a_classifier_goes_on_where_its_training_broke_off(cli, images):
+    flags = (*CLASSIFY, "--preset", "base", "--epochs", 2)
+    assert cli(*flags, "--out", "whole").status == 0
+    assert cli(*flags, "--out", "parts").status == 0
+    before = Path("parts/model.safetensors").read_bytes()
+    Path("parts/model.safetensors").unlink()
+    assert cli(*flags, "--out", "parts", "--resume").status == 0
+    assert Path("parts/model.safetensors").read_bytes() == before == Path("whole/model.safetensors").read_bytes()
+
+
+def test_a_training_that_diverges_fails(cli, images):
+    ran = cli(*CLASSIFY, "--epochs", 3, "--lr", "1e30", "--out", "run")
+    assert ran.status == 1
+    assert ran.out.startswith("training failed: the loss is nan at step")
+    assert json.loads(Path("run/run.json").read_text())["status"] == "failed"
+
+
+@pytest.fixture
+def recordings(tmp_path) -> dict[str, np.ndarray]:
+    """Recordings of two areas for ten stimuli, which lie in stimuli.npz, in a folder of pictures, and in brain.npz."""
+    rng = np.random.default_rng(1)
+    pictures = rng.integers(0, 256, (10, 9, 9), np.uint8)
+    np.savez(tmp_path / "stimuli.npz", x=pictures)
+    (tmp_path / "pictures").mkdir()
+    for number, picture in enumerate(pictures):
+        Image.fromarray(picture).save(tmp_path / "pictures" / f"{number + 1}.png")  # 10.png comes last
+    brain = {
+        area: np.stack([np.corrcoef(rng.normal(size=(10, 30))) for _ in range(3)], axis=-1) for area in ("V1", "V2")
+    }
+    np.savez(tmp_path / "brain.npz", allow_pickle=False, **brain)
+    np.savez(tmp_path / "ceilings.npz", allow_pickle=False, V1=np.array([0.5, 0.4, 0.6]), V2=np.array([0.25]))
+    return brain
+
+
+def test_layers_are_compared_with_areas(cli, two_layers, recordings):
+    flags = ("--model", "two.pt", "--brain", "brain.npz", "--ceiling", "ceilings.npz", "--permutations", 9)
+    ran = cli("rsa", *flags, "--images", "stimuli.npz", "--out", "run", "--layers", "blocks.*.conv", "--json")
+    assert ran.status == 0
+    table = pd.read_csv("run/similarities.csv")
+    x = (np.load("stimuli.npz")["x"][:, None] / 255).astype(np.float32)
+    stimuli = (x - np.mean([0.485, 0.456, 0.406])) / np.mean([0.229, 0.224, 0.225])
+    ceilings = {"V1": np.array([0.5]), "V2": np.array([0.25])}
+    layers = ["blocks.0.conv", "blocks.1.conv"]
+    expected = rsa(two_layers, stimuli.astype(np.float32), recordings, ceilings, layers, n_permutations=9)
+    pd.testing.assert_frame_equal(table, expected, check_exact=False, rtol=1e-9)
+    assert {line["area"]: line["layer"] for line in ran.json["best"]} == {
+        row["area"]: row["layer"] for _, row in best_layers(expected).iterrows()
+    }
+    for name in ("layers.png", "areas.png"):
+        with Image.open(f"run/{name}") as image:
+            assert min(image.size) > 200
+
+
+def test_pictures_are_taken_in_their_natural_order(cli, two_layers, recordings):
+    for source in ("stimuli.npz", "pictures"):
+        ran = cli("rsa", "--model", "two.pt", "--brain", "brain.npz", "--images", source, "--out", f"of {source}")
+        assert ran.status == 0
+        assert "Most similar of 3 layers" in ran.out
+    tables = [Path(f"of {source}", "similarities.csv").read_bytes() for source in ("stimuli.npz", "pictures")]
+    assert tables[0] == tables[1]
+
+
+@pytest.mark.extra
+def test_networks_of_torchvision_are_converted_by_name(cli, vision):
+    ran = cli("convert", "resnet18", "--num-classes", 100, "--small-images", "--json")
+    assert ran.status == 0
+    assert (ran.json["parameters_before"], ran.json["parameters"]) == (11_220_132, 61_452_388)
+    assert len(ran.json["layers"]) == 20
+    merged = cli("merge", "model.pt", "--json")
+    assert merged.status == 0
+    assert merged.json["input_size"] == [3, 32, 32]
+    assert merged.json["agrees"] is True
 
 
 def run_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -160,8 +160,9 @@ class Inspect(ArchitectureFlags):
 class Train(CommonFlags):
     """Train a network on labelled images, with or without masks.
 
-    DATA is a folder of image folders, one for each class (or train and val folders of such), the folder of the CIFAR
-    batches, or an NPZ file with x and y. The folder --out gets model.safetensors, metrics.jsonl and run.json.
+    DATA is a folder of image folders, one for each class (or folders train and val of such), the folder of the CIFAR
+    batches, or an NPZ file with x and y (or x_train, y_train, x_test, y_test). The run folder --out gets
+    model.safetensors, metrics.jsonl and a checkpoint. With several GPUs: torchrun -m icl25_lp_conv train ...
     """
 
     data: tyro.conf.Positional[Path]
@@ -183,6 +184,8 @@ class Train(CommonFlags):
     """Side of the squares to which images are scaled and cut. Default: as they are, all of one size."""
     small_images: bool = False
     """The variant of the architecture for images of 32 x 32 pixels (CIFAR)."""
+    workers: int = 0
+    """Processes that prepare images beside the one that trains."""
     resume: bool = False
     """Go on with the run in --out that broke off; the result is that of an uninterrupted run."""
 
@@ -215,7 +218,7 @@ class Rsa(ArchitectureFlags):
     ceiling: Annotated[Path | None, _value("FILE")] = None
     """Noise ceilings for each area, in such a file. Default: agreement of each session with the others."""
     layers: Annotated[str | None, _value("GLOBS")] = None
-    """Layers, comma-separated, with globs. Default: every convolution."""
+    """Layers of any kind, comma-separated, with globs. Default: every convolution."""
     method: Literal["kendall", "spearman", "pearson", "kendall_a"] = "kendall"
     """How two similarity matrices are compared; the paper's is kendall (tau-b)."""
     permutations: int = 0
@@ -266,8 +269,8 @@ class SudokuGen(CommonFlags):
 class SudokuTrain(CommonFlags):
     """Train a network to fill Sudoku boards, and score it on puzzles that were held out.
 
-    The defaults are those of the paper, for a GPU; try --depth 6 --width 32 --lr 1e-3 --epochs 3 on a CPU. The folder
-    --out gets model.safetensors, metrics.jsonl, scores.json and run.json.
+    The defaults are those of the paper, for a GPU; try --depth 6 --width 32 --lr 1e-3 --epochs 3 on a CPU. The run
+    folder --out gets model.safetensors, metrics.jsonl, scores.json and a checkpoint.
     """
 
     puzzles: tyro.conf.Positional[Path]
@@ -285,7 +288,7 @@ class SudokuTrain(CommonFlags):
     lr: float = 1e-4
     """Learning rate of Adam."""
     train_share: float = 0.8
-    """Share of the puzzles to train on; the rest is held out."""
+    """Share of the puzzles to train on; the rest, the same ones for every seed, is held out."""
     resume: bool = False
     """Go on with the run in --out that broke off; the result is that of an uninterrupted run."""
 
@@ -346,6 +349,9 @@ class SudokuSolve(CommonFlags):
 @dataclass(frozen=True, kw_only=True)
 class Demo(CommonFlags):
     """Recover hidden receptive fields, and show on real digits that masks make large kernels pay (under a minute)."""
+
+    n_seeds: int = 3
+    """Number of seeds."""
 
     def run(self) -> Output:
         """Run the demonstration."""

@@ -130,7 +130,7 @@ def convert(
     Warns:
         UserWarning: If nothing was replaced, or a convolution had to be left as it is; the message names it.
 
-    Source: the paper's large-kernel transform (Section 4.1).
+    Source: the large-kernel transform of Kwon et al. (ICLR 2025).
     """
     if depthwise not in ("keep", "skip"):
         raise ValueError(f"depthwise must be keep or skip, found {depthwise!r}")

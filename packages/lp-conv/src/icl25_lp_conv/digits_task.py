@@ -58,7 +58,7 @@ def digits_accuracies(
     Returns:
         A list of accuracies in the order of the seeds, by variant.
 
-    Source: ours, for the paper's comparison of base, large and Lp networks (Section 4).
+    Source: ours, for the comparison of base, large and Lp networks in Kwon et al. (ICLR 2025).
     """
     # Long runs first, so that none is left running alone at the end.
     runs = sorted(((variant, seed) for variant in variants for seed in seeds), key=lambda run: run[0] == "3x3")
@@ -82,7 +82,7 @@ def train_on_digits(variant: str, seed: int, sizes: DigitsSizes) -> tuple[nn.Mod
     Raises:
         ValueError: If the variant is unknown.
 
-    Source: ours, for the paper's comparison of base, large and Lp networks (Section 4).
+    Source: ours, for the comparison of base, large and Lp networks in Kwon et al. (ICLR 2025).
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}, found {variant!r}")

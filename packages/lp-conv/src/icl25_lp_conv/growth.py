@@ -27,7 +27,7 @@ def grown_kernel_size(kernel_size: Sequence[int], growth: float) -> tuple[int, .
     Raises:
         ValueError: If ``growth`` is below 1 or not finite.
 
-    Source: the paper's large-kernel transform (Section 4.1), k' = 2 k + (k mod 2) at growth 2.
+    Source: the large-kernel transform of Kwon et al. (ICLR 2025), k' = 2 k + (k mod 2) at growth 2.
     """
     if not (math.isfinite(growth) and growth >= 1):
         raise ValueError(f"growth must be a finite factor >= 1, found {growth}")
@@ -49,7 +49,7 @@ def grown_padding(
     Returns:
         ``"same"`` where that was asked for, else the padding of each axis.
 
-    Source: the paper's large-kernel transform (Section 4.1); the dilation, which the authors' code leaves out, counts.
+    Source: the large-kernel transform of Kwon et al. (ICLR 2025), with the dilation that the authors' code leaves out.
     """
     if padding == "same":
         return "same"

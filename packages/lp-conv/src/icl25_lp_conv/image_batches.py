@@ -40,7 +40,7 @@ class TrainingBatches(Dataset):
             a kind that the augmentation takes.
         ImportError: If the augmentation needs timm and it cannot be imported.
 
-    Source: the paper's training settings (Appendix).
+    Source: the paper's training settings.
     """
 
     def __init__(

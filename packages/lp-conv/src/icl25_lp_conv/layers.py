@@ -45,7 +45,7 @@ class _Transposed(LpLayer):
 class LpConv1d(_Convolution, nn.Conv1d):
     """``torch.nn.Conv1d`` with Lp masks; see ``LpLayer`` for the arguments that come with them.
 
-    Source: the paper's Lp-convolution (Section 2), in one dimension.
+    Source: Lp-convolution (Kwon et al., ICLR 2025), in one dimension.
     """
 
     plain = nn.Conv1d
@@ -54,7 +54,7 @@ class LpConv1d(_Convolution, nn.Conv1d):
 class LpConv2d(_Convolution, nn.Conv2d):
     """``torch.nn.Conv2d`` with Lp masks; see ``LpLayer`` for the arguments that come with them.
 
-    Source: the paper's Lp-convolution (Section 2).
+    Source: Lp-convolution (Kwon et al., ICLR 2025).
 
     Example:
         >>> import torch
@@ -69,7 +69,7 @@ class LpConv2d(_Convolution, nn.Conv2d):
 class LpConv3d(_Convolution, nn.Conv3d):
     """``torch.nn.Conv3d`` with Lp masks; see ``LpLayer`` for the arguments that come with them.
 
-    Source: the paper's Lp-convolution (Section 2), in three dimensions.
+    Source: Lp-convolution (Kwon et al., ICLR 2025), in three dimensions.
     """
 
     plain = nn.Conv3d
@@ -78,7 +78,7 @@ class LpConv3d(_Convolution, nn.Conv3d):
 class LpConvTranspose1d(_Transposed, nn.ConvTranspose1d):
     """``torch.nn.ConvTranspose1d`` with Lp masks; see ``LpLayer`` for the arguments that come with them.
 
-    Source: the paper's Lp-convolution (Section 2), transposed.
+    Source: Lp-convolution (Kwon et al., ICLR 2025), transposed.
     """
 
     plain = nn.ConvTranspose1d
@@ -87,7 +87,7 @@ class LpConvTranspose1d(_Transposed, nn.ConvTranspose1d):
 class LpConvTranspose2d(_Transposed, nn.ConvTranspose2d):
     """``torch.nn.ConvTranspose2d`` with Lp masks; see ``LpLayer`` for the arguments that come with them.
 
-    Source: the paper's Lp-convolution (Section 2), transposed.
+    Source: Lp-convolution (Kwon et al., ICLR 2025), transposed.
     """
 
     plain = nn.ConvTranspose2d
@@ -96,7 +96,7 @@ class LpConvTranspose2d(_Transposed, nn.ConvTranspose2d):
 class LpConvTranspose3d(_Transposed, nn.ConvTranspose3d):
     """``torch.nn.ConvTranspose3d`` with Lp masks; see ``LpLayer`` for the arguments that come with them.
 
-    Source: the paper's Lp-convolution (Section 2), transposed.
+    Source: Lp-convolution (Kwon et al., ICLR 2025), transposed.
     """
 
     plain = nn.ConvTranspose3d

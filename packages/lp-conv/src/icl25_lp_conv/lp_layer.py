@@ -60,7 +60,7 @@ class LpLayer(nn.Module):
         ValueError: If p or sigma is not positive and finite, ``log2p_min`` is not finite, or ``mask_sharing`` is
             unknown.
 
-    Source: the paper's Lp-convolution (Section 2).
+    Source: Lp-convolution (Kwon et al., ICLR 2025).
     """
 
     plain: ClassVar[type[nn.Module]]
@@ -151,7 +151,7 @@ class LpLayer(nn.Module):
         Raises:
             ValueError: In torch's anomaly detection, if a mask is NaN because a parameter is.
 
-        Source: the paper's Lp-convolution (Section 2).
+        Source: Lp-convolution (Kwon et al., ICLR 2025).
         """
         if self.training or torch.compiler.is_compiling() or torch.jit.is_tracing():
             return self._multiply()
@@ -240,7 +240,7 @@ class LpLayer(nn.Module):
             ValueError: If an argument is out of range, or ``transfer="exact"`` meets a mask that is nearly zero on an
                 old tap.
 
-        Source: the paper's large-kernel transform (Section 4.1).
+        Source: the large-kernel transform of Kwon et al. (ICLR 2025).
         """
         if not isinstance(conv, cls.plain) or isinstance(conv, LpLayer):
             raise TypeError(f"{cls.__name__}.from_conv takes a {cls.plain.__name__}, found {type(conv).__name__}")

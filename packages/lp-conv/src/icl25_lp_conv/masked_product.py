@@ -29,7 +29,7 @@ def masked_product(
     Returns:
         (c_out, c_in, k_1, ..., k_n) masked kernels.
 
-    Source: the paper's Lp-convolution (Section 2).
+    Source: Lp-convolution (Kwon et al., ICLR 2025).
     """
     chunked = weight.device.type == "cpu" and weight.numel() >= _LARGE and len(mask) == len(weight)
     if chunked and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):

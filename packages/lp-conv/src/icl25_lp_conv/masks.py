@@ -34,7 +34,7 @@ def kernel_offsets(
         n tensors; the i-th holds m - (k_i - 1) / 2 for m = 0, ..., k_i - 1 (half-integers for an even k_i) and has n
         dimensions, all of size 1 but the i-th, so that the tensors broadcast to the shape of the kernel.
 
-    Source: the paper's mask (Section 2, definition of the Lp-mask); the axes are those of the kernel.
+    Source: the Lp-mask of Kwon et al. (ICLR 2025); the axes are those of the kernel.
     """
     n = len(kernel_size)
     return [
@@ -62,7 +62,7 @@ def lp_mask(C: Float[Tensor, "c n n"], log2p: Float[Tensor, " c"], kernel_size: 
     Raises:
         ValueError: If the shapes of C, log2p and kernel_size do not fit together.
 
-    Source: the multivariate p-generalised normal density of the paper (Section 2), its constant dropped.
+    Source: the multivariate p-generalised normal density of Kwon et al. (ICLR 2025), its constant dropped.
 
     Example:
         >>> lp_mask(torch.eye(2)[None] / 1.5001, torch.tensor([1.0]), (3, 3))[0, 1]
@@ -110,7 +110,7 @@ def init_C(
     Raises:
         ValueError: If a radius is not positive and finite.
 
-    Source: the paper's initialisation diag(1 / sigma) (Section 2); 1e-4 is added in the authors' code.
+    Source: the paper's initialisation diag(1 / sigma); 1e-4 is added in the authors' code.
     """
     bad = [radius for radius in sigma if not (math.isfinite(radius) and radius > 0)]
     if bad:
@@ -149,7 +149,7 @@ def lp_conv2d(
     Raises:
         ValueError: If the shapes of C, log2p and the kernel do not fit together.
 
-    Source: the paper's Lp-convolution (Section 2).
+    Source: Lp-convolution (Kwon et al., ICLR 2025).
     """
     masked = weight * lp_mask(C, log2p, weight.shape[2:]).unsqueeze(1).to(weight.dtype)
     return functional.conv2d(x, masked, bias, stride, padding, dilation, groups)

@@ -47,7 +47,7 @@ class Recipe:
     Raises:
         ValueError: If a value is out of range.
 
-    Source: the paper's training settings (Appendix), those of DeiT; which of them were changed is not known.
+    Source: the paper's training settings, those of DeiT; which of them were changed is not known.
     """
 
     epochs: int = 300
@@ -114,7 +114,7 @@ class Recipe:
         Raises:
             ValueError: If a value is out of range.
 
-        Source: the paper's training settings (Appendix).
+        Source: the paper's training settings.
         """
         settings: dict[str, Any] = {"batch_size": batch_size, "lr": cls.lr * batch_size / _REFERENCE_BATCH}
         return cls(**{**settings, **changed})

@@ -62,7 +62,7 @@ def recover(seed: int, *, joint: bool, channels: int = 4, n_steps: int | None = 
     Returns:
         True and found masks, channel by channel.
 
-    Source: ours, after the paper's account of masks that stretch, scale and rotate (Section 2).
+    Source: ours, after the account of masks that stretch, scale and rotate in Kwon et al. (ICLR 2025).
     """
     with seeded(seed):
         return _recover(seed, joint=joint, angle=np.repeat(ANGLES, channels), n_steps=n_steps)
@@ -117,7 +117,7 @@ def rotated_C(theta: float, long: float, short: float) -> Float[np.ndarray, "2 2
     Returns:
         (2, 2) matrix that acts on offsets (row, column).
 
-    Source: the level sets |C s| = 1 of the mask (Section 2).
+    Source: the level sets |C s| = 1 of the mask.
     """
     along = np.array([math.sin(theta), math.cos(theta)])
     across = np.array([math.cos(theta), -math.sin(theta)])

@@ -40,7 +40,7 @@ def paper_claims(accuracy: Mapping[str, Sequence[float]]) -> list[Claim]:
             id=f"cifar100-lp2-above-{other}",
             statement=f"ResNet-18 with Lp masks (p = 2) is better on CIFAR-100 than {words} (accuracy)",
             paper="better (tables were not available)",
-            source="Section 4, CIFAR-100",
+            source="CIFAR-100",
             measured=Estimate.from_samples(np.subtract(accuracy["lp2"], accuracy[other])),
             rule=Rule(">=", 0.0, on="low"),
         )

@@ -47,7 +47,7 @@ def param_groups(
     Warns:
         UserWarning: If ``mask_lr_scale`` is not 1 and ``lr`` is not given.
 
-    Source: the paper's training recipe (Appendix, DeiT settings) and the authors' code; mask decay of zero is ours.
+    Source: the paper's training recipe (DeiT settings) and the authors' code; mask decay of zero is ours.
     """
     for name, value in (("weight_decay", weight_decay), ("mask_weight_decay", mask_weight_decay), ("lr", lr or 0)):
         if not (math.isfinite(value) and value >= 0):
