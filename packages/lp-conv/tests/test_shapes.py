@@ -43,10 +43,14 @@ def test_the_long_axis_is_where_the_mask_is_long():
         assert layer.shape_summary()["theta"][0] == pytest.approx(theta, abs=1e-9)
 
 
-def test_angles_lie_below_pi():
-    tilted = torch.from_numpy(shape_matrix(4, 1, -1e-18))[None]
-    theta = describe_shapes(tilted, torch.ones(1, dtype=torch.float64), (5, 5))["theta"][0]
+@pytest.mark.parametrize("row", [0.0, -0.0, 1e-18, -1e-18])
+@pytest.mark.parametrize("column", [1.0, -1.0])
+def test_angles_lie_below_pi(monkeypatch, row, column):
+    longest = np.array([[[column, -row], [row, column]]])
+    monkeypatch.setattr(np.linalg, "svd", lambda C: (None, np.array([[2.0, 1.0]]), longest))
+    theta = describe_shapes(torch.eye(2)[None], torch.ones(1), (5, 5))["theta"][0]
     assert 0 <= theta < math.pi
+    assert theta == pytest.approx(0, abs=1e-12)
 
 
 def test_areas_and_sparsity_are_those_of_the_mask():
