@@ -105,8 +105,9 @@ def network():
 
 def crop():
     """Inference of a trained network after cropping, against plain 7x7 kernels, and what cropping costs."""
-    model, accuracy = train_on_digits("Lp p=2", 0, DigitsSizes())
-    plain = convert(digits_resnet(), p=None, min_kernel=2).eval()
+    widths = (24, 48, 96)
+    model, accuracy = train_on_digits("Lp p=2", 0, DigitsSizes(widths=widths))
+    plain = convert(digits_resnet(widths=widths), p=None, min_kernel=2).eval()
     rng = np.random.default_rng(0)
     _, test = split_digits(500, 1000, rng)
     x = torch.from_numpy(place_digits(test.x, rng))
