@@ -50,8 +50,9 @@ def run_rsa(flags: cli.Rsa) -> Output:
             with atomic_path(run.path(name), force=flags.force) as temporary:
                 frame.to_csv(temporary, index=False)
         shown = None if ceilings is None else {area: ceilings[area] for area in brain}
-        run.save_figure(plot_layers(summary, shown), "layers.png")
-        run.save_figure(plot_heatmap(summary), "areas.png")
+        drawn = _comparable(summary)
+        run.save_figure(plot_layers(drawn, shown), "layers.png")
+        run.save_figure(plot_heatmap(drawn), "areas.png")
     if flags.permutations:
         medians = table.groupby(["layer", "area"])["p_value"].median()
         best["p_value"] = [float(medians[row["layer"], row["area"]]) for _, row in best.iterrows()]
@@ -83,6 +84,12 @@ def _compare(model: nn.Module, stimuli: Any, brain: Any, ceilings: Any, flags: c
     except RuntimeError as error:  # torch's, about shapes
         shape, why = tuple(stimuli.shape[1:]), str(error).strip().partition("\n")[0]
         raise InputError(f"the network takes no stimuli of shape {shape}, choose another --size ({why})") from error
+
+
+def _comparable(summary: pd.DataFrame) -> pd.DataFrame:
+    """The summary as it can be drawn on one scale: without ceilings where some area has none."""
+    known = summary.dropna(subset=["ssm"])["corrected"].notna()
+    return summary if known.all() else summary.assign(corrected=np.nan, error=np.nan)
 
 
 def _channels(model: nn.Module) -> int:
