@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import math
 import pickle
 import warnings
 
@@ -11,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils import parametrizations, prune
 
 from icl25_lp_conv import (
     ConversionReport,
@@ -56,23 +53,6 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.head(self.depthwise(self.layer1(self.norm(self.stem(x)))).mean((2, 3)))
-
-
-class Doubled(nn.Conv2d):
-    def forward(self, x):
-        return 2 * super().forward(x)
-
-
-class Standardised(nn.Conv2d):
-    def _conv_forward(self, x, weight, bias):
-        return super()._conv_forward(x, weight - weight.mean(), bias)
-
-
-class Named(nn.Conv2d):
-    """Only its constructor differs."""
-
-    def __init__(self, channels):
-        super().__init__(channels, channels, 3, padding=1)
 
 
 def net(seed=0):
@@ -360,113 +340,10 @@ def test_transposed_layers_are_converted_if_named():
     assert type(convert(nn.ConvTranspose1d(2, 2, 3), include="")) is LpConvTranspose1d
 
 
-@pytest.mark.parametrize("cls", [Doubled, Standardised])
-def test_subclasses_that_compute_something_else_are_left(cls):
-    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Sequential(cls(2, 2, 3)))
-    with pytest.warns(UserWarning, match=f"1.0 was left as it is: its class {cls.__name__} computes something other"):
-        large = convert(model)
-    assert converted(large) == {"0"}
-    assert type(large[1][0]) is cls
-    assert cls.__name__ in large.conversion_report.skipped["1.0"]
-
-
-def test_subclasses_that_compute_the_same_are_converted():
-    named = Named(2)
-    layer = convert(named, transfer="exact")
-    x = torch.randn(1, 2, 9, 9)
-    assert type(layer) is LpConv2d
-    assert torch.allclose(layer(x), named(x), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    "alter",
-    [
-        lambda conv: prune.l1_unstructured(conv, "weight", amount=0.5),
-        lambda conv: nn.utils.weight_norm(conv),
-        parametrizations.weight_norm,
-        parametrizations.spectral_norm,
-    ],
-)
-@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated")
-def test_kernels_that_are_computed_are_left(alter):
-    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1)).eval()
-    alter(model[1])
-    x = torch.randn(1, 1, 6, 6)
-    expected = model(x)
-    with pytest.warns(UserWarning, match="1 was left as it is: its weight is pruned, normalised or otherwise param"):
-        large = convert(model, transfer="exact")
-    assert converted(large) == {"0"}
-    assert torch.allclose(large(x), expected, atol=1e-5)
-    large(x).sum().backward()
-    assert all(parameter.grad is not None for parameter in large.parameters())
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-def quantised():
-    return torch.ao.nn.qat.Conv2d(1, 1, 3, qconfig=torch.ao.quantization.get_default_qat_qconfig())
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: nn.LazyConv2d(2, 3), r"0.inner is a lazy module \(LazyConv2d\)"),
-        (lambda: torch.jit.script(nn.Conv2d(1, 1, 3)), "0.inner is a TorchScript module"),
-        (lambda: torch.jit.trace(nn.Conv2d(1, 1, 3), torch.zeros(1, 1, 5, 5)), "0.inner is a TorchScript module"),
-        (quantised, r"0.inner is a quantised module \(Conv2d\)"),
-        (lambda: torch.ao.nn.quantized.Conv2d(1, 1, 3), r"0.inner is a quantised module \(Conv2d\)"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
-def test_what_cannot_be_converted_is_named(make, message):
-    model = nn.Sequential(nn.ModuleDict({"inner": make()}), nn.Conv2d(1, 1, 3))
-    with pytest.raises(TypeError, match=message):
-        convert(model)
-    assert not isinstance(model[1], LpLayer)
-
-
-def test_lazy_layers_are_converted_once_they_know_their_size():
-    model = nn.Sequential(nn.LazyConv2d(2, 3, padding=1))
-    model(torch.zeros(1, 3, 6, 6))
-    assert converted(convert(model)) == {"0"}
-
-
-def test_networks_without_convolutions_are_left_with_a_warning():
-    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    with pytest.warns(UserWarning, match="no convolution was converted"):
-        same = convert(model)
-    assert repr(same) == repr(model)
-    assert torch.equal(same[0].weight, model[0].weight)
-    assert same.conversion_report.layers == ()
-
-
 def test_conversion_is_quiet_where_all_is_well():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         convert(net(), exclude="stem", min_kernel=2, depthwise="skip")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"p": 0}, "p must be positive and finite"),
-        ({"p": math.nan}, "p must be positive and finite"),
-        ({"sigma": -1.0}, "sigma must be positive and finite"),
-        ({"sigma": (1.0, 1.0, 1.0)}, "sigma must be one number or 2, found 3"),
-        ({"growth": 0.5}, "growth must be a finite factor >= 1, found 0.5"),
-        ({"transfer": "move"}, "transfer must be copy, exact or none, found 'move'"),
-        ({"depthwise": "drop"}, "depthwise must be keep or skip, found 'drop'"),
-        ({"transfer": "exact", "sigma": 0.3}, "choose a larger sigma, or transfer='copy'"),
-    ],
-)
-def test_bad_arguments_are_refused(given, message, monkeypatch):
-    # Without run-time type checks, which would come before.
-    monkeypatch.setattr(LpLayer, "from_conv", classmethod(inspect.unwrap(LpLayer.from_conv.__func__)))
-    model = net()
-    state = {name: value.clone() for name, value in model.state_dict().items()}
-    with pytest.raises(ValueError, match=message):
-        inspect.unwrap(convert)(model, inplace=True, **given)
-    assert converted(model) == set()
-    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
 def test_from_conv_takes_its_own_kind():

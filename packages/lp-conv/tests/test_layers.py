@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import pickle
 from itertools import product
 
 import numpy as np
@@ -392,21 +391,3 @@ def test_pruning_works_on_top():
     assert not any(type(hook).__module__.startswith("torch") for hook in merged._forward_pre_hooks.values())
     prune.remove(layer, "weight")
     assert torch.allclose(merged(x), layer.eval()(x), atol=1e-6)
-
-
-def test_layers_can_be_pickled():
-    layer = randomise(LpConv2d(2, 4, 3)).eval()
-    x = torch.randn(1, 2, 6, 6)
-    with torch.no_grad():
-        expected = layer(x)
-    again = pickle.loads(pickle.dumps(layer))
-    assert torch.equal(again(x), expected)
-    assert again.mask_sharing == "channel"
-
-
-def test_devices_without_memory_work():
-    layer = LpConv2d(2, 4, 7, device="meta")
-    assert layer(torch.empty(1, 2, 9, 9, device="meta")).shape == (1, 4, 3, 3)
-    assert layer.C.device.type == "meta"
-    assert layer.to_conv().weight.device.type == "meta"
-    assert layer.eval()(torch.empty(1, 2, 9, 9, device="meta")).shape == (1, 4, 3, 3)

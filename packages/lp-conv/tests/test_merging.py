@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from itertools import product
 
 import pytest
@@ -255,3 +257,15 @@ def test_bad_bounds_are_refused(bad):
         LpConv2d(1, 1, 3).to_conv(crop=bad)
     with pytest.raises(ValueError, match=r"crop must lie in \[0, 1\), found"):
         merge(nn.Linear(1, 1), crop=bad)
+
+
+def test_merged_networks_load_where_the_package_is_not_installed(tmp_path):
+    torch.save(merge(convert(nn.Sequential(nn.Conv2d(1, 2, 3)))), tmp_path / "merged.pt")
+    code = (
+        "import sys, torch; sys.modules['icl25_lp_conv'] = None; "
+        "print(torch.load(sys.argv[1], weights_only=False).conversion_report)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "merged.pt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "7x7" in done.stdout

@@ -60,6 +60,16 @@ class ConversionReport:
     layers: tuple[Replaced, ...]
     skipped: dict[str, str]
 
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        # Pickled as its text: who loads a merged network needs nothing of this package.
+        return str, (str(self),)
+
+    def __copy__(self) -> ConversionReport:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> ConversionReport:
+        return self
+
     def rows(self) -> list[dict[str, Any]]:
         """The replaced layers as records with the keys name, old_kernel, new_kernel, parameters and padding."""
         return [
