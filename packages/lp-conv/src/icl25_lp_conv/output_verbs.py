@@ -11,7 +11,7 @@ from rich.table import Table
 from icl25_shared import InputError, RunFolder
 
 if TYPE_CHECKING:
-    from icl25_lp_conv import cli
+    from icl25_lp_conv import cli, cli_sudoku
 
 _TEXT = frozenset({"", "layer", "area", "kernel", "padding", "network"})
 
@@ -40,7 +40,7 @@ def output_files(out: Path | None, default: str, names: Sequence[str], force: bo
     return paths
 
 
-def open_run(flags: cli.Train | cli.SudokuTrain, verb: str, names: Sequence[str]) -> RunFolder:
+def open_run(flags: cli.Train | cli_sudoku.SudokuTrain, verb: str, names: Sequence[str]) -> RunFolder:
     """The folder of a training: new, begun anew (--force: its files are removed) or to be gone on with (--resume)."""
     if flags.resume:
         if flags.force:

@@ -16,7 +16,7 @@ from icl25_lp_conv.sudoku_training import SudokuScores, evaluate, train_sudoku
 from icl25_shared import InputError, Output, atomic_path, get_logger, select_device, write_json
 
 if TYPE_CHECKING:
-    from icl25_lp_conv import cli
+    from icl25_lp_conv import cli_sudoku
 
 _log = get_logger(__name__)
 _SPLIT_SEED = 42
@@ -32,7 +32,7 @@ _SCORES = {
 }
 
 
-def run_train(flags: cli.SudokuTrain) -> Output:
+def run_train(flags: cli_sudoku.SudokuTrain) -> Output:
     """Train a network and score it on the puzzles that were held out."""
     preset = find_preset(flags.preset)
     if not 0 < flags.train_share < 1:
@@ -76,7 +76,7 @@ def run_train(flags: cli.SudokuTrain) -> Output:
     return Output(data, view)
 
 
-def run_eval(flags: cli.SudokuEval) -> Output:
+def run_eval(flags: cli_sudoku.SudokuEval) -> Output:
     """Score a network."""
     out = None if flags.out is None else output_file(flags.out, "scores.json", flags.force, (".json",))
     model = read_sudoku_network(flags.model, flags.device)

@@ -21,13 +21,13 @@ from icl25_lp_conv.output_verbs import output_file
 from icl25_shared import InputError, Output, get_logger, track
 
 if TYPE_CHECKING:
-    from icl25_lp_conv import cli
+    from icl25_lp_conv import cli_sudoku
 
 _log = get_logger(__name__)
 _RULE = "------+-------+------"
 
 
-def run_gen(flags: cli.SudokuGen) -> Output:
+def run_gen(flags: cli_sudoku.SudokuGen) -> Output:
     """Generate puzzles."""
     out = output_file(flags.out, "puzzles.csv", flags.force, (".csv",))
     data = generate(flags.n, flags.seed, flags.clues, flags.unique)
@@ -38,7 +38,7 @@ def run_gen(flags: cli.SudokuGen) -> Output:
     return Output({"out": str(out), "n": flags.n, "clues": flags.clues, "unique": flags.unique}, view)
 
 
-def run_solve(flags: cli.SudokuSolve) -> Output:
+def run_solve(flags: cli_sudoku.SudokuSolve) -> Output:
     """Solve puzzles."""
     out = None if flags.out is None else output_file(flags.out, "solved.csv", flags.force, (".csv",))
     is_file = Path(flags.puzzle).is_file()
