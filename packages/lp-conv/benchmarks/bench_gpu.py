@@ -1,11 +1,12 @@
-"""Training steps of ResNet-18 and ConvNeXt-T on a GPU: Lp against plain large kernels, bf16, channels_last, compiled."""
+"""Training steps on a GPU: Lp kernels against plain large ones, in bf16, channels_last and compiled."""
 
 import statistics
 
 import torch
+from torch import nn
+
 from icl25_lp_conv import convert
 from icl25_lp_conv.models import build_model
-from torch import nn
 
 BATCH, CLASSES, STEPS = 128, 100, 30
 

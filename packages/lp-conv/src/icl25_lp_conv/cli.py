@@ -79,7 +79,7 @@ class Merge(ArchitectureFlags):
     model: tyro.conf.Positional[Path]
     """Model file written by `convert` or `train`."""
     crop: float = 0.0
-    """Cut outer rows and columns of kernels on which every mask is below this, in [0, 1). Try 0.01."""
+    """Cut outer rows and columns of kernels on which every mask is below this, in [0, 1). Try 0.05."""
     onnx: Annotated[Path | None, value("FILE")] = None
     """Write the merged network in ONNX as well."""
     input_size: Annotated[str | None, value("C,H,W")] = None
