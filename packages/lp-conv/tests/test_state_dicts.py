@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -122,3 +123,15 @@ def test_checkpoints_of_the_authors_load(tmp_path):
     assert layer.p.tolist() == [16, 16, 16]
     assert float(layer.mask()[0, 0, 3, 4]) == pytest.approx(0.99848034, rel=1e-6)
     assert float(layer.mask()[0, 0, 4, 4]) == pytest.approx(math.exp(-2 * (1 / 1.5001) ** 16), rel=1e-5)
+
+
+def test_exact_transfer_keeps_the_function_of_the_plain_network():
+    plain = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1)).eval()
+    model = convert(nn.Sequential(nn.Conv2d(2, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 3, 1))).eval()
+    x = torch.randn(2, 2, 8, 8)
+    load_conv_state_dict(model, plain.state_dict(), transfer="exact")
+    assert torch.allclose(model(x), plain(x), atol=1e-5)
+    load_conv_state_dict(model, plain.state_dict())
+    assert not torch.allclose(model(x), plain(x), atol=1e-3)
+    with pytest.raises(ValueError, match="transfer must be copy or exact, found 'none'"):
+        inspect.unwrap(load_conv_state_dict)(model, plain.state_dict(), "none")

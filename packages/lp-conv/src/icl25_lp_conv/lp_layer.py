@@ -269,10 +269,25 @@ class LpLayer(nn.Module):
         centre(self.weight, old.kernel_size).copy_(old.weight)
         if self.bias is not None:
             self.bias.copy_(old.bias)
-        mask = self._masks() if exact else None
+        if exact:
+            self.undo_mask(old.kernel_size)
+
+    @torch.no_grad()
+    def undo_mask(self, kernel_size: Sequence[int]) -> None:
+        """Divide the kernel by its masks in place, so that its central block acts as it stood before.
+
+        Args:
+            kernel_size: The n sizes of the central block; the kernel is zero around it.
+
+        Raises:
+            ValueError: If a mask is nearly zero on a tap of the block.
+
+        Source: ours.
+        """
+        mask = self._masks()
         if mask is None:
             return
-        smallest = float(centre(mask, old.kernel_size).min())
+        smallest = float(centre(mask, kernel_size).min())
         if smallest < _SMALLEST_DIVISOR:
             raise ValueError(
                 f"transfer='exact' divides by the mask, which is {smallest:.2g} on a tap of the old kernel; "

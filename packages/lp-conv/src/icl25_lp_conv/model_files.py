@@ -251,6 +251,6 @@ def _agreed_source(path: Path, recorded: ModelSource, given: ModelSource | None)
     if given is None and recorded.is_function:
         raise ValueError(
             f"{path} was built by the function {recorded.name}, which a file may not call by itself: "
-            f"pass source={recorded} if you trust it"
+            f"pass source={recorded} (on the command line --architecture {recorded.name}) if you trust it"
         )
     return recorded

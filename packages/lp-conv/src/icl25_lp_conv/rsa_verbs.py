@@ -83,7 +83,7 @@ def _compare(model: nn.Module, stimuli: Any, brain: Any, ceilings: Any, flags: c
         )
     except RuntimeError as error:  # torch's, about shapes
         shape, why = tuple(stimuli.shape[1:]), str(error).strip().partition("\n")[0]
-        raise InputError(f"the network takes no stimuli of shape {shape}, choose another --size ({why})") from error
+        raise InputError(f"the network takes no stimuli of shape {shape}; other channels or --size? ({why})") from error
 
 
 def _comparable(summary: pd.DataFrame) -> pd.DataFrame:
@@ -112,7 +112,10 @@ def _read_stimuli(path: Path, size: int | None, channels: int) -> Float[Tensor, 
     if array.dtype.kind == "f":
         if size is not None:
             raise InputError(f"--size: {path} holds floating point, which is taken as it is")
-        return torch.from_numpy(array.astype(np.float32))
+        stimuli = array[:, None] if array.ndim == 3 else array
+        if stimuli.ndim == 4 and stimuli.shape[1] != channels and stimuli.shape[3] == channels:
+            stimuli = stimuli.transpose(0, 3, 1, 2)
+        return torch.from_numpy(np.ascontiguousarray(stimuli, np.float32))
     if array.dtype != np.uint8:
         raise InputError(f"{path}: array {name!r} holds {array.dtype}, expected bytes (uint8) or floating point")
     if size is not None:
