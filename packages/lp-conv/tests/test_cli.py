@@ -1,11 +1,9 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,10 +12,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from icl25_lp_conv.cli import main
 from icl25_lp_conv.conversion import convert, merge
 from icl25_lp_conv.datasets.sudoku import Sudokus, format_board, generate, load_csv, metrics, save_csv
-from icl25_lp_conv.lp_layer import LpLayer
 from icl25_lp_conv.model_files import load_model, save_model
 from icl25_lp_conv.models import ModelSource, digits_resnet, sudoku_cnn
 from icl25_lp_conv.sudoku_training import complete
@@ -27,73 +23,12 @@ SOLUTION = "53467891267219534819834256785976142342685379171392485696153728428741
 SMALL = "digits-resnet(widths=(4, 6, 8))"
 
 
-class Ran(NamedTuple):
-    """What a command left: its exit status, standard output and standard error."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output as the one JSON document that it must be."""
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Run the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments) -> Ran:
-        status = main([*map(str, arguments), "--device", "cpu"])
-        return Ran(status, *capsys.readouterr())
-
-    yield run
-    # The handler writes to the captured stream, which ends with the test.
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if handler.get_name() == "icl25"]:
-        root.removeHandler(handler)
-
-
-def lp_layers(model: nn.Module) -> dict[str, LpLayer]:
-    return {name: module for name, module in model.named_modules() if isinstance(module, LpLayer)}
-
-
-@torch.no_grad()
-def shaken(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The network with masks that differ, as after training."""
-    generator = torch.Generator().manual_seed(seed)
-    for layer in lp_layers(model).values():
-        for parameter in (layer.C, layer.log2p):
-            assert parameter is not None
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
-
-
-@pytest.fixture
-def masked(tmp_path) -> nn.Module:
-    """A converted network, which lies in model.pt too."""
-    torch.manual_seed(0)
-    model = shaken(convert(digits_resnet(widths=(4, 6, 8)), p=4, transfer="none", min_kernel=2)).eval()
-    save_model(tmp_path / "model.pt", model, ModelSource(SMALL))
-    return model
-
-
-@pytest.fixture
-def two_layers(tmp_path) -> nn.Module:
-    """A converted network of two masked layers, which lies in two.pt too."""
-    model = shaken(convert(sudoku_cnn(2, 5, seed=0), exclude="head"))
-    save_model(tmp_path / "two.pt", model, ModelSource("sudoku-cnn(depth=2, width=5)"))
-    return model
-
-
 def same_weights(a: nn.Module, b: nn.Module) -> bool:
     first, second = a.state_dict(), b.state_dict()
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_convert_writes_the_network_and_says_what_it_changed(cli):
+def test_convert_writes_the_network_and_says_what_it_changed(cli, lp_layers):
     ran = cli("convert", SMALL, "--exclude", "*shortcut*, stem.*", "--p", 4, "--quiet")
     assert ran.status == 0
     assert ran.err == ""
@@ -112,7 +47,7 @@ def test_convert_writes_the_network_and_says_what_it_changed(cli):
         assert "3x3 -> 7x7" in line
 
 
-def test_every_option_of_convert_reaches_the_layers(cli):
+def test_every_option_of_convert_reaches_the_layers(cli, lp_layers):
     flags = ("--growth", 3, "--mask-sharing", "layer", "--include", "blocks.*", "--min-kernel", 2, "--seed", 5)
     ran = cli("convert", SMALL, *flags, "--transfer", "none", "-o", "net.safetensors", "--json")
     assert ran.status == 0
@@ -127,7 +62,7 @@ def test_every_option_of_convert_reaches_the_layers(cli):
     assert ran.json["parameters"] > ran.json["parameters_before"]
 
 
-def test_large_kernels_without_masks(cli):
+def test_large_kernels_without_masks(cli, lp_layers):
     assert cli("convert", SMALL, "--p", "none").status == 0
     assert all(layer.C is None for layer in lp_layers(load_model("model.pt").model).values())
 
@@ -155,7 +90,7 @@ def test_converting_again_changes_nothing_and_warns(cli, masked):
     assert same_weights(load_model("again.pt").model, masked)
 
 
-def test_merge_leaves_plain_convolutions_that_compute_the_same(cli, masked):
+def test_merge_leaves_plain_convolutions_that_compute_the_same(cli, masked, lp_layers):
     ran = cli("merge", "model.pt", "--json")
     assert ran.status == 0
     assert ran.json["agrees"] is True
@@ -207,7 +142,7 @@ def test_merge_writes_onnx_that_agrees(cli, masked):
     torch.testing.assert_close(torch.as_tensor(found), masked(x).detach(), rtol=1e-3, atol=1e-5)
 
 
-def test_inspect_describes_every_mask(cli, two_layers):
+def test_inspect_describes_every_mask(cli, two_layers, lp_layers):
     ran = cli("inspect", "two.pt", "-o", "shapes")
     assert ran.status == 0
     table = pd.read_csv("shapes/masks.csv")
@@ -225,7 +160,7 @@ def test_inspect_describes_every_mask(cli, two_layers):
             assert min(image.size) > 300
 
 
-def test_inspect_gives_the_summary_as_json(cli, two_layers):
+def test_inspect_gives_the_summary_as_json(cli, two_layers, lp_layers):
     ran = cli("inspect", "two.pt", "--channels", 1, "--json")
     assert ran.status == 0
     assert [line["layer"] for line in ran.json["layers"]] == list(lp_layers(two_layers))

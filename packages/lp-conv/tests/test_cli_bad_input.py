@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import logging
 import sys
 from pathlib import Path
 
@@ -20,27 +19,6 @@ from icl25_lp_conv.models import ModelSource, digits_resnet, sudoku_cnn
 SMALL = "digits-resnet(widths=(4, 6, 8))"
 PUZZLE = "53..7....6..195....98....6.8...6...34..8.3..17...2...6.6....28....419..5....8..79"
 RSA = ("rsa", "--model", "net.pt", "--images", "stimuli.npz", "--brain", "brain.npz", "--out", "run")
-
-
-@pytest.fixture
-def refused(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder, which must fail on its input in one line, and give back its message."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments) -> str:
-        status = main([*map(str, arguments), *(() if "--device" in arguments else ("--device", "cpu"))])
-        out, err = capsys.readouterr()
-        messages = [line for line in err.splitlines() if not line.startswith("warning: ")]
-        assert (status, out, len(messages)) == (2, "", 1), (status, out, err)
-        verb = " ".join(arguments[:2]) if arguments[0] == "sudoku" else arguments[0]
-        assert messages[0].startswith(f"icl25-lp-conv {verb}: error: ")
-        return messages[0].partition("error: ")[2]
-
-    yield run
-    # The handler writes to the captured stream, which ends with the test.
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if handler.get_name() == "icl25"]:
-        root.removeHandler(handler)
 
 
 @pytest.fixture

@@ -1,82 +1,23 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
-from torch import nn
 
-from icl25_lp_conv.cli import main
-from icl25_lp_conv.conversion import convert
 from icl25_lp_conv.datasets.sudoku import Sudokus, generate, save_csv
-from icl25_lp_conv.lp_layer import LpLayer
-from icl25_lp_conv.model_files import load_model, save_model
-from icl25_lp_conv.models import ModelSource, sudoku_cnn
+from icl25_lp_conv.model_files import load_model
+from icl25_lp_conv.models import ModelSource
 from icl25_lp_conv.rsa import best_layers, rsa
 from icl25_lp_conv.sudoku_training import evaluate
-
-
-class Ran(NamedTuple):
-    """What a command left: its exit status, standard output and standard error."""
-
-    status: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """Standard output as the one JSON document that it must be."""
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def cli(tmp_path, monkeypatch, capsys):
-    """Run the command line in this process, in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments) -> Ran:
-        status = main([*map(str, arguments), "--device", "cpu"])
-        return Ran(status, *capsys.readouterr())
-
-    yield run
-    # The handler writes to the captured stream, which ends with the test.
-    root = logging.getLogger()
-    for handler in [handler for handler in root.handlers if handler.get_name() == "icl25"]:
-        root.removeHandler(handler)
-
-
-def lp_layers(model: nn.Module) -> dict[str, LpLayer]:
-    return {name: module for name, module in model.named_modules() if isinstance(module, LpLayer)}
-
-
-@torch.no_grad()
-def shaken(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The network with masks that differ, as after training."""
-    generator = torch.Generator().manual_seed(seed)
-    for layer in lp_layers(model).values():
-        for parameter in (layer.C, layer.log2p):
-            assert parameter is not None
-            parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
-    return model
-
-
-@pytest.fixture
-def two_layers(tmp_path) -> nn.Module:
-    """A converted network of two masked layers, which lies in two.pt too."""
-    model = shaken(convert(sudoku_cnn(2, 5, seed=0), exclude="head"))
-    save_model(tmp_path / "two.pt", model, ModelSource("sudoku-cnn(depth=2, width=5)"))
-    return model
 
 
 @pytest.fixture
@@ -90,7 +31,7 @@ def puzzles(tmp_path) -> Sudokus:
 TRAIN = ("sudoku", "train", "puzzles.csv", "--depth", 1, "--width", 6, "--batch-size", 5, "--lr", 1e-2)
 
 
-def test_a_trained_network_is_scored_on_what_was_held_out(cli, puzzles):
+def test_a_trained_network_is_scored_on_what_was_held_out(cli, puzzles, lp_layers):
     ran = cli(*TRAIN, "--epochs", 2, "--preset", "lp4", "--out", "run", "--json")
     assert ran.status == 0
     assert ran.json["puzzles"] == {"train": 24, "held_out": 6}
@@ -144,7 +85,7 @@ def images(tmp_path) -> np.ndarray:
 CLASSIFY = ("train", "images.npz", "--model", "digits-resnet", "--batch-size", 8, "--lr", 0.01)
 
 
-def test_a_classifier_is_trained_and_saved(cli, images):
+def test_a_classifier_is_trained_and_saved(cli, images, lp_layers):
     ran = cli(*CLASSIFY, "--epochs", 3, "--preset", "lp4", "--out", "run", "--json")
     assert ran.status == 0
     assert ran.json["images"] == {"train": 32, "validation": 8}

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Num
 
+from icl25_lp_conv.plotting import COLOURS, GREY, INK, make_figure
 from icl25_lp_conv.rsa_tables import median_ceilings, summarize
 
 if TYPE_CHECKING:
@@ -18,21 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_heatmap", "plot_layers"]
 
-# The palette of Okabe and Ito, which colour-blind readers can tell apart, and marks for print without colour.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-_MARKS = ("o", "s", "^", "D", "v", "P", "X")
-_BAND, _GREY, _INK = "#DDDDDD", "#8A8A8A", "#222222"
-_STYLE: Any = {
-    "font.size": 10.0,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#666666",
-    "axes.labelcolor": _INK,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-}
+_MARKS = ("o", "s", "^", "D", "v", "P", "X")  # for print without colour
+_BAND = "#DDDDDD"
 _COLUMNS = 3  # panels side by side
 _MOST_TICKS = 24  # names of layers below a panel
 _CORRECTED, _PLAIN = "similarity / noise ceiling", "similarity (correlation of RSMs)"
@@ -73,7 +61,7 @@ def plot_layers(
     n_rows = math.ceil(len(areas) / n_columns)
     longest = max(map(len, layers))
     width = 1.2 + n_columns * max(2.8, 0.22 * min(len(layers), _MOST_TICKS))
-    figure, grid = _make_figure(
+    figure, grid = make_figure(
         width,
         0.9 + 2.3 * n_rows + 0.085 * longest,
         nrows=n_rows,
@@ -88,12 +76,12 @@ def plot_layers(
             values = np.asarray(ceilings[area]) / (medians[area] if corrected else 1)
             low, middle, high = np.quantile(values, [0.25, 0.5, 0.75])
             axes.axhspan(low, high, color=_BAND, lw=0, label="noise ceiling, middle half")
-            axes.axhline(middle, color=_GREY, lw=1, ls=(0, (4, 2)), label="noise ceiling, median")
+            axes.axhline(middle, color=GREY, lw=1, ls=(0, (4, 2)), label="noise ceiling, median")
         for k, (name, summary) in enumerate(summaries.items()):
             # Several networks are set apart a little, lest their error bars hide each other.
             shift = 0.12 * (k - (len(summaries) - 1) / 2)
             _draw_line(axes, summary[summary["area"] == area], layers, shift, k, name, corrected)
-        axes.set_title(area, loc="left", fontsize=10.5, fontweight="bold", color=_INK)
+        axes.set_title(area, loc="left", fontsize=10.5, fontweight="bold", color=INK)
         axes.grid(axis="y", color="#EEEEEE", lw=0.8)
         axes.set_axisbelow(True)
     for axes in panels[len(areas) :]:
@@ -101,7 +89,7 @@ def plot_layers(
         axes.spines["left"].set_visible(False)
         axes.tick_params(axis="y", left=False)
     _label_layers(grid, layers)
-    figure.supylabel(_CORRECTED if corrected else _PLAIN, fontsize=10, color=_INK)
+    figure.supylabel(_CORRECTED if corrected else _PLAIN, fontsize=10, color=INK)
     handles, names = panels[0].get_legend_handles_labels()
     if len(names) > 1:
         figure.legend(handles, names, loc="outside lower center", ncols=min(len(names), n_columns + 1), frameon=False)
@@ -133,7 +121,7 @@ def plot_heatmap(summary: pd.DataFrame, title: str = "") -> Figure:
     values = summary.set_index(["layer", "area"])["corrected" if corrected else "ssm"].unstack()
     values = values.loc[layers, areas].to_numpy(np.float64)
     height = 1.3 + 0.27 * len(layers)
-    figure, axes = _make_figure(1.9 + 0.075 * max(map(len, layers)) + 0.75 * len(areas), height)
+    figure, axes = make_figure(1.9 + 0.075 * max(map(len, layers)) + 0.75 * len(areas), height)
     image = axes.imshow(values, cmap="cividis", aspect="auto", interpolation="nearest")
     axes.set_facecolor(_BAND)
     middle = (np.nanmin(values) + np.nanmax(values)) / 2
@@ -144,7 +132,7 @@ def plot_heatmap(summary: pd.DataFrame, title: str = "") -> Figure:
     for column in range(len(areas)):
         if not np.isnan(values[:, column]).all():
             corner = (column - 0.5, np.nanargmax(values[:, column]) - 0.5)
-            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=_COLOURS[1], lw=2.5))
+            axes.add_patch(Rectangle(corner, 1, 1, fill=False, edgecolor=COLOURS[1], lw=2.5))
     axes.set_xticks(range(len(areas)), areas)
     axes.set_yticks(range(len(layers)), layers)
     axes.tick_params(length=0)
@@ -170,7 +158,7 @@ def _draw_line(
         values.to_numpy(),
         # A single session has no spread.
         yerr=errors.fillna(0).to_numpy(),
-        color=_COLOURS[k % len(_COLOURS)],
+        color=COLOURS[k % len(COLOURS)],
         marker=_MARKS[k % len(_MARKS)],
         ms=4,
         lw=1.6,
@@ -220,16 +208,6 @@ def _values(summaries: Mapping[str, pd.DataFrame], column: str) -> list[str]:
     return list(dict.fromkeys(str(value) for summary in summaries.values() for value in summary[column]))
 
 
-def _make_figure(width: float, height: float, **grid: Any) -> tuple[Figure, Any]:
-    """A figure with axes in the shared style, which matplotlib reads when axes are made."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(width, height), dpi=150, layout="constrained")
-        return figure, figure.subplots(**grid)
-
-
 def _title(figure: Figure, title: str) -> None:
     if title:
-        figure.suptitle(title, x=0.02, ha="left", fontsize=12, fontweight="bold", color=_INK)
+        figure.suptitle(title, x=0.02, ha="left", fontsize=12, fontweight="bold", color=INK)
