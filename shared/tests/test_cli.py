@@ -1,5 +1,6 @@
 """Command lines, end to end: a small program is run as a process, and judged by what its user sees."""
 
+import io
 import json
 import os
 import signal
@@ -160,6 +161,11 @@ def test_flags_in_every_spelling_reach_the_verb(program):
         (["value", "no.txt", "--label", "y", "--quiet"], "icl25-x value: error: no.txt: no such file or directory"),
         (["value", ".", "--label", "y", "--quiet"], "icl25-x value: error: .: is a directory"),
         (["fail", "--quiet", "--verbose"], "icl25-x fail: error: --quiet and --verbose exclude each other"),
+        (["fail", "--seed", "-1"], "icl25-x fail: error: --seed must be a whole number from 0 to 2**63 - 1, found -1"),
+        (
+            ["fail", "--seed", str(2**63)],
+            f"icl25-x fail: error: --seed must be a whole number from 0 to 2**63 - 1, found {2**63}",
+        ),
         (
             ["fail", "--device", "abacus"],
             "icl25-x fail: error: --device must be auto, cpu, cuda, cuda:N or mps, found 'abacus'",
@@ -344,3 +350,16 @@ def test_verbs_of_two_words(arguments, status, words, families, capsys):
     shown = capsys.readouterr()
     assert words in shown.out + shown.err
     assert ("demo" in shown.out + shown.err) == (arguments in (["--help"], ["dmo"]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["sudoku", "--help"], ["sudoku", "train", "--help"]])
+def test_a_reader_of_the_help_that_leaves_is_no_error(arguments, families, monkeypatch, capsys):
+    from icl25_shared.cli import run_cli
+
+    class Closed(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert run_cli("icl25-x", "Puzzles.", families, arguments) == 0
+    assert capsys.readouterr().err == ""

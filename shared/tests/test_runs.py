@@ -118,3 +118,31 @@ def test_a_killed_run_says_running_and_is_not_overwritten(tmp_path):
     assert read_json(tmp_path / "run.json")["status"] == "running"
     with pytest.raises(FileExistsError):
         make(tmp_path)
+
+
+def fail(run):
+    with pytest.raises(ValueError, match="wrong"), run:
+        raise ValueError("wrong")
+
+
+def test_a_run_that_failed_at_once_is_in_nobodys_way(tmp_path):
+    fail(make(tmp_path))
+    with make(tmp_path) as run:
+        run.write_json("result.json", {})
+    with pytest.raises(FileExistsError, match="earlier run"):
+        make(tmp_path)
+
+
+def test_a_run_that_failed_late_is_kept(tmp_path):
+    run = make(tmp_path)
+    run.write_json("result.json", {})
+    fail(run)
+    with pytest.raises(FileExistsError, match="earlier run"):
+        make(tmp_path)
+
+
+@pytest.mark.parametrize("record", ["", "[]", '{"status": "running"}'])
+def test_a_record_that_says_no_failure_is_kept(tmp_path, record):
+    (tmp_path / "run.json").write_text(record)
+    with pytest.raises(FileExistsError, match="earlier run"):
+        make(tmp_path)

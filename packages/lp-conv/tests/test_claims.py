@@ -31,7 +31,8 @@ def demo_verdicts(found, rmse, degrees, gain, reach):
     recovery = replace(found, rmse=np.full(6, rmse), error=np.full(6, degrees))
     redrawn = {"7x7": [0.7, 0.6], "Lp p=4": [0.7 + gain, 0.6 + gain]}
     fixed = {"3x3": [0.3, 0.4], "Lp p=4": [0.3 + reach, 0.4 + reach]}
-    return [claim.holds for claim in demo.demo_claims([recovery] * 2, [recovery] * 2, redrawn, fixed)]
+    claims = demo.mask_claims([recovery] * 2, [recovery] * 2) + demo.kernel_claims(redrawn, fixed)
+    return [claim.holds for claim in claims]
 
 
 @pytest.mark.parametrize(

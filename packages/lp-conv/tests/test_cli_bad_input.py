@@ -263,3 +263,49 @@ def test_every_verb_refuses_what_it_does_not_know(refused):
         required = ["--model", "a", "--images", "b", "--brain", "c"] if verb == "rsa" else []
         message = refused(*verb.split(), *positional.get(verb, ["a"]), *required, "--sead", 3)
         assert message == "unrecognized option --sead (did you mean --seed?)"
+
+
+def test_networks_with_nan_are_refused_by_name(refused, files):
+    state = digits_resnet(widths=(4, 6, 8)).state_dict()
+    state["stem.0.weight"][0, 0, 1, 2] = float("nan")
+    torch.save(state, "nan.pt")
+    message = refused("convert", "nan.pt", "--architecture", SMALL, "--out", "out.pt")
+    assert message == f"nan.pt does not fit {SMALL}: stem.0.weight has 1 values that are not finite"
+    assert not Path("out.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--include", "nothing.*"), "no convolution was converted: stem.0 (not included)"),
+        (("--min-kernel", 9), "no convolution was converted: stem.0 (kernel size 3x3)"),
+        (("--min-kernel", 9, "--max-kernel", 3), "min_kernel must be <= max_kernel, found 9 and 3"),
+        (("--growth", 1e9), "growth must be <= 100, found 1000000000.0"),
+    ],
+)
+def test_converting_nothing_is_no_success(refused, files, flags, message):
+    assert message in refused("convert", "plain.pt", *flags, "--out", "out.pt")
+    assert not Path("out.pt").exists()
+
+
+def test_a_second_conversion_is_no_error(cli, files):
+    assert cli("convert", "net.pt", "--out", "out.pt").status == 0
+
+
+def test_a_device_that_is_not_there_is_refused_by_every_verb(refused, files, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "there is no device 'cuda'" in refused("convert", "plain.pt", "--out", "out.pt", "--device", "cuda")
+
+
+def test_a_function_that_takes_no_classes_is_named(refused, files, monkeypatch):
+    Path("mine.py").write_text("from torch import nn\n\ndef net():\n    return nn.Conv2d(1, 1, 3)\n")
+    monkeypatch.syspath_prepend(".")
+    message = refused("train", "images.npz", "--model", "mine:net", "--out", "run")
+    assert message.startswith("mine:net cannot be called with {'num_classes': 2}")
+
+
+def test_a_folder_that_cannot_be_written_is_named(cli, files):
+    ran = cli("convert", "plain.pt", "--out", "/proc/out.pt")
+    assert ran.status == 2
+    assert "/proc" in ran.err
+    assert "internal error" not in ran.err

@@ -205,3 +205,11 @@ def test_an_interrupted_training_says_so_and_goes_on_to_the_same_files(cli, puzz
     assert cli(*TRAIN, "--epochs", 3, "--out", "parts", "--resume").status == 0
     for name in ("model.safetensors", "metrics.jsonl", "scores.json"):
         assert Path("whole", name).read_bytes() == Path("parts", name).read_bytes()
+
+
+def test_resuming_without_a_checkpoint_says_that_it_begins_anew(cli, puzzles):
+    assert cli(*TRAIN, "--epochs", 1, "--out", "run").status == 0
+    Path("run/checkpoint.safetensors").unlink()
+    ran = cli(*TRAIN, "--epochs", 1, "--out", "run", "--resume")
+    assert ran.status == 0
+    assert "holds no checkpoint.safetensors: the training begins anew" in ran.err

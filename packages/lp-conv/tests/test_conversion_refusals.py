@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, prune
 
-from icl25_lp_conv import LpConv2d, LpLayer, convert
+from icl25_lp_conv import LpConv2d, LpLayer, conversion, convert
 
 
 class Doubled(nn.Conv2d):
@@ -103,6 +103,8 @@ def test_what_cannot_be_converted_is_named(make, message):
         ({"p": math.nan}, "p must be positive and finite"),
         ({"sigma": -1.0}, "sigma must be positive and finite"),
         ({"sigma": (1.0, 1.0, 1.0)}, "sigma must be one number or 2, found 3"),
+        ({"growth": 1e9}, "growth must be <= 100, found 1000000000.0"),
+        ({"min_kernel": 5, "max_kernel": 3}, "min_kernel must be <= max_kernel, found 5 and 3"),
         ({"growth": 0.5}, "growth must be a finite factor >= 1, found 0.5"),
         ({"transfer": "move"}, "transfer must be copy, exact or none, found 'move'"),
         ({"depthwise": "drop"}, "depthwise must be keep or skip, found 'drop'"),
@@ -133,3 +135,31 @@ def test_networks_without_convolutions_are_left_with_a_warning():
     assert repr(same) == repr(model)
     assert torch.equal(same[0].weight, model[0].weight)
     assert same.conversion_report.layers == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"learn_q": False}, "convert has no option learn_q; those of the layers are learn_C, learn_p, log2p_min"),
+        ({"include": 3}, "a selector must be a glob, a class or a function, found 3"),
+        ({"exclude": ["a", None]}, "a selector must be a glob, a class or a function, found None"),
+        ({"p": "2"}, "p must be a number or None, found '2'"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_named(given, message, monkeypatch):
+    # Without run-time type checks, which would come before.
+    monkeypatch.setattr(LpLayer, "from_conv", classmethod(inspect.unwrap(LpLayer.from_conv.__func__)))
+    monkeypatch.setattr(LpLayer, "__init__", inspect.unwrap(LpLayer.__init__))
+    monkeypatch.setattr(conversion, "_selectors", inspect.unwrap(conversion._selectors))
+    with pytest.raises(TypeError, match=message):
+        inspect.unwrap(convert)(nn.Sequential(nn.Conv2d(2, 4, 3)), **given)
+
+
+def test_tied_biases_stay_tied():
+    model = nn.Sequential(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 5))
+    model[1].bias = model[0].bias
+    large = convert(model)
+    assert large[1].bias is large[0].bias
+    assert large[1].weight is not large[0].weight
+    untied = convert(nn.Sequential(nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3)))
+    assert untied[1].bias is not untied[0].bias

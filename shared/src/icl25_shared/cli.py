@@ -69,13 +69,15 @@ def run_cli(
         return OK
     # A verb may have two words, such as "sudoku train".
     verb = next((words for n in (1, 2) if (words := " ".join(arguments[:n])) in verbs), None)
-    if verb is None:
-        return _without_verb(prog, description, verbs, arguments)
     name = f"{prog} {verb}"
     try:
+        if verb is None:
+            return _without_verb(prog, description, verbs, arguments)
         command = parse_verb(name, verbs[verb], arguments[len(verb.split()) :])
     except SystemExit:  # tyro has printed the help
         return OK
+    except BrokenPipeError:
+        return _reader_left()
     except _INPUT_ERRORS as error:
         return _fail(name, f"error: {_one_line(error)}", BAD_INPUT, debug="--debug" in arguments)
     with _logging_for(command):
@@ -92,10 +94,7 @@ def _run(name: str, command: CommonFlags) -> int:
     except KeyboardInterrupt:
         return fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # The reader (head, less) has seen enough. Python would complain once more when it flushes at exit.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return _reader_left()
     except _INPUT_ERRORS as error:
         return fail(f"error: {_one_line(error)}", BAD_INPUT)
     except OSError as error:
@@ -108,6 +107,13 @@ def _run(name: str, command: CommonFlags) -> int:
     except Exception as error:
         return fail(_internal(error), FAILED)
     return OK if output.ok else FAILED
+
+
+def _reader_left() -> int:
+    """The reader of a pipe (head, less) has seen enough; Python would complain once more when it flushes at exit."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return OK
 
 
 def _print_output(output: Output, *, as_json: bool) -> None:

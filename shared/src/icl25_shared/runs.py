@@ -66,7 +66,8 @@ class RunFolder:
             The run folder; use it in a ``with`` statement.
 
         Raises:
-            FileExistsError: If the folder holds the ``run.json`` of another run and ``force`` is false.
+            FileExistsError: If the folder holds the ``run.json`` of another run and ``force`` is false; one that failed
+                and left nothing else does not count.
             NotADirectoryError: If ``out`` is a file.
             OSError: If the folder cannot be made.
         """
@@ -74,7 +75,7 @@ class RunFolder:
         folder = _new_folder(program, verb, started) if out is None else Path(out)
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(f"{folder} is a file, expected a folder for the run")
-        if not force and (folder / "run.json").exists():
+        if not force and (folder / "run.json").exists() and not _came_to_nothing(folder):
             raise FileExistsError(f"{folder} holds an earlier run; pass --force (force=True) to write over it")
         folder.mkdir(parents=True, exist_ok=True)
         record = {
@@ -186,6 +187,15 @@ def _new_folder(program: str, verb: str, started: datetime) -> Path:
             folder.mkdir(parents=True)
             return folder
     raise FileExistsError(f"runs/{stem} and its numbered successors exist already")
+
+
+def _came_to_nothing(folder: Path) -> bool:
+    """Whether the folder holds the record of a run that failed, and nothing besides."""
+    with contextlib.suppress(ValueError):
+        record = read_json(folder / "run.json")
+        only = [path.name for path in folder.iterdir()] == ["run.json"]
+        return only and isinstance(record, dict) and record.get("status") == "failed"
+    return False
 
 
 def _versions(program: str) -> dict[str, str]:

@@ -59,6 +59,8 @@ class CommonFlags:
         """Refuse flags that are wrong whatever the verb."""
         if self.quiet and self.verbose:
             raise InputError("--quiet and --verbose exclude each other")
+        if not 0 <= self.seed < 2**63:
+            raise InputError(f"--seed must be a whole number from 0 to 2**63 - 1, found {self.seed}")
         try:
             check_device_name(self.device)
         except ValueError as error:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import pandas as pd
 import torch
-from joblib import Parallel, delayed
 from torch import nn
 
 from icl25_lp_conv import rsa
 from icl25_lp_conv.datasets.simulated_cortex import photo_crops, simulate_cortex
 from icl25_lp_conv.digits_task import DigitsSizes, train_on_digits
 from icl25_lp_conv.models import digits_resnet
-from icl25_lp_conv.reproducibility import seeded
+from icl25_lp_conv.reproducibility import run_all, seeded
 
 __all__ = ["alignment_tables", "identified_layers", "network_scores"]
 
@@ -36,10 +36,7 @@ def alignment_tables(
 
     Source: the paper's comparison with the visual cortex, with simulated recordings in place of those of mice.
     """
-    runs = [(variant, seed) for variant in variants for seed in seeds]
-    jobs = [delayed(_table)(*run, sizes, n_stimuli) for run in runs]
-    found = dict(zip(runs, Parallel(n_jobs=n_jobs)(jobs), strict=True))
-    return {variant: [found[variant, seed] for seed in seeds] for variant in variants}
+    return run_all(partial(_table, sizes=sizes, n_stimuli=n_stimuli), variants, seeds, n_jobs=n_jobs)
 
 
 def network_scores(tables: Sequence[pd.DataFrame]) -> list[float]:

@@ -208,6 +208,8 @@ class Demo(CommonFlags):
 
     n_seeds: int = 3
     """Number of seeds."""
+    part: Literal["all", "masks", "digits"] = "all"
+    """Run one of its two parts only."""
 
     def run(self) -> Output:
         """Run the demonstration."""

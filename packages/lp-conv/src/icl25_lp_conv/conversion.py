@@ -21,6 +21,7 @@ __all__ = ["ConversionReport", "Replaced", "Selector", "convert", "merge"]
 Selector = str | type | Callable[[str, nn.Module], bool]
 """A glob over module names, a class of modules, or a function of name and module."""
 
+_OPTIONS = {"sigma", "learn_p", "learn_C", "mask_sharing", "log2p_min"}
 _ORDINARY = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
@@ -134,7 +135,7 @@ def convert(
 
     Raises:
         TypeError: If the network holds a quantised, lazy or TorchScript module, which cannot be converted; the message
-            names it.
+            names it. If an option or a selector is none.
         ValueError: If an argument is out of range.
 
     Warns:
@@ -145,6 +146,11 @@ def convert(
     if depthwise not in ("keep", "skip"):
         raise ValueError(f"depthwise must be keep or skip, found {depthwise!r}")
     grown_kernel_size([1], growth)  # refuses a wrong factor whatever the network
+    if max_kernel is not None and min_kernel > max_kernel:
+        raise ValueError(f"min_kernel must be <= max_kernel, found {min_kernel} and {max_kernel}")
+    unknown = set(options) - _OPTIONS
+    if unknown:
+        raise TypeError(f"convert has no option {min(unknown)}; those of the layers are {', '.join(sorted(_OPTIONS))}")
     _refuse_unconvertible(model)
     included, excluded = _selectors(include), _selectors(exclude)
 
@@ -221,6 +227,7 @@ def _replace_all(
     skipped: dict[str, str] = {}
     new_modules: dict[int, nn.Module] = {}
     new_weights: dict[tuple[int, ...], Any] = {}
+    new_biases: dict[int, Any] = {}
     for name, module in list(_convolutions(model)):
         reason = reason_to_skip(name, module)
         if reason is not None:
@@ -231,6 +238,8 @@ def _replace_all(
         shared = new_weights.setdefault(kernel, new.weight)
         if shared.shape == new.weight.shape:
             new.weight = shared
+        if module.bias is not None:
+            new.bias = new_biases.setdefault(id(module.bias), new.bias)
         new_modules[id(module)] = new
         layers.append(
             Replaced(
@@ -292,7 +301,11 @@ def _refuse_unconvertible(model: nn.Module) -> None:
 def _selectors(given: Selector | Sequence[Selector] | None) -> tuple[Selector, ...]:
     if given is None:
         return ()
-    return tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    selectors = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    for selector in selectors:
+        if not (isinstance(selector, str) or callable(selector)):
+            raise TypeError(f"a selector must be a glob, a class or a function, found {selector!r}")
+    return selectors
 
 
 def _matches(selectors: Iterable[Selector], name: str, module: nn.Module) -> bool:

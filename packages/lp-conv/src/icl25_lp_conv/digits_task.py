@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed
 from torch import nn
 from torch.nn import functional
 
 from icl25_lp_conv.conversion import convert
 from icl25_lp_conv.datasets.digit_canvas import place_digits, split_digits
 from icl25_lp_conv.models import digits_resnet
-from icl25_lp_conv.reproducibility import seeded
+from icl25_lp_conv.reproducibility import run_all, seeded
 from icl25_lp_conv.training import param_groups
 
 __all__ = ["DigitsSizes", "digits_accuracies", "train_on_digits"]
@@ -60,10 +60,7 @@ def digits_accuracies(
 
     Source: ours, for the comparison of base, large and Lp networks in Kwon et al. (ICLR 2025).
     """
-    # Long runs first, so that none is left running alone at the end.
-    runs = sorted(((variant, seed) for variant in variants for seed in seeds), key=lambda run: run[0] == "3x3")
-    found = dict(zip(runs, Parallel(n_jobs=n_jobs)(delayed(_accuracy)(*run, sizes) for run in runs), strict=True))
-    return {variant: [found[variant, seed] for seed in seeds] for variant in variants}
+    return run_all(partial(_accuracy, sizes=sizes), variants, seeds, n_jobs=n_jobs)
 
 
 def train_on_digits(variant: str, seed: int, sizes: DigitsSizes) -> tuple[nn.Module, float]:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from jaxtyping import Float
 from torch import Tensor
 
+_LARGEST_GROWTH = 100
+
 __all__ = ["centre", "grown_kernel_size", "grown_padding"]
 
 
@@ -19,18 +21,20 @@ def grown_kernel_size(kernel_size: Sequence[int], growth: float) -> tuple[int, .
 
     Args:
         kernel_size: The sizes, each >= 1.
-        growth: The factor, >= 1; 1 keeps the size.
+        growth: The factor, from 1, which keeps the size, to 100.
 
     Returns:
         The new sizes.
 
     Raises:
-        ValueError: If ``growth`` is below 1 or not finite.
+        ValueError: If ``growth`` is out of range.
 
     Source: the large-kernel transform of Kwon et al. (ICLR 2025), k' = 2 k + (k mod 2) at growth 2.
     """
     if not (math.isfinite(growth) and growth >= 1):
         raise ValueError(f"growth must be a finite factor >= 1, found {growth}")
+    if growth > _LARGEST_GROWTH:
+        raise ValueError(f"growth must be <= {_LARGEST_GROWTH}, found {growth}")
     sizes = [int(k * growth) + int(k % growth) for k in kernel_size]
     return tuple(new + (new - old) % 2 for old, new in zip(kernel_size, sizes, strict=True))
 

@@ -59,6 +59,7 @@ class LpLayer(nn.Module):
     Raises:
         ValueError: If p or sigma is not positive and finite, ``log2p_min`` is not finite, or ``mask_sharing`` is
             unknown.
+        TypeError: If p is no number.
 
     Source: Lp-convolution (Kwon et al., ICLR 2025).
     """
@@ -93,6 +94,8 @@ class LpLayer(nn.Module):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
+        if p is not None and not isinstance(p, int | float):
+            raise TypeError(f"p must be a number or None, found {p!r}")
         if p is not None and not (math.isfinite(p) and p > 0):
             raise ValueError(f"p must be positive and finite, or None for no mask, found {p}")
         counts = {"channel": self.out_channels, "group": self.groups, "layer": 1}

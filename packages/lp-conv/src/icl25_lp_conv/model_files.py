@@ -84,7 +84,8 @@ def save_model(path: str | os.PathLike[str], model: nn.Module, source: ModelSour
         if path.suffix == ".safetensors":
             save_file(tensors, temporary, {_KEY: text})
         else:
-            torch.save({_KEY: text, "state": tensors}, temporary)
+            with temporary.open("wb") as file:  # torch itself reports a path that cannot be written as a bug of its own
+                torch.save({_KEY: text, "state": tensors}, file)
 
 
 def load_model(path: str | os.PathLike[str], source: ModelSource | None = None) -> LoadedModel:
@@ -159,6 +160,10 @@ def _check_fit(model: nn.Module, state: Mapping[str, Tensor]) -> None:
 def _load(model: nn.Module, state: Mapping[str, Tensor]) -> None:
     """Take the weights over, in the precision in which they are."""
     _check_fit(model, state)
+    for name, _ in model.named_parameters():
+        n_bad = int((~torch.isfinite(state[name])).sum()) if name in state else 0
+        if n_bad:
+            raise ValueError(f"{name} has {n_bad} values that are not finite")
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
         if name in state and tensor.dtype != state[name].dtype:
             tensor.data = tensor.data.to(state[name].dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ def open_run(flags: cli.Train | cli_sudoku.SudokuTrain, verb: str, names: Sequen
             raise InputError("--resume goes on with the run of a folder: name it with --out")
         if not (flags.out / "run.json").exists():
             raise InputError(f"there is no run to resume in {flags.out}")
+        if not (flags.out / names[0]).exists():
+            warnings.warn(f"{flags.out} holds no {names[0]}: the training begins anew", stacklevel=2)
     elif flags.out is not None:
         paths = [path for path in (flags.out / name for name in names) if path.exists()]
         if paths and not flags.force:

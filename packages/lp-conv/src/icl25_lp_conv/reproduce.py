@@ -11,13 +11,13 @@ from joblib import cpu_count
 from rich.table import Table
 
 from icl25_lp_conv.alignment_task import alignment_tables, identified_layers, network_scores
-from icl25_lp_conv.demo import accuracy_figure, accuracy_table
+from icl25_lp_conv.demo import accuracy_figure, accuracy_table, run_parts
 from icl25_lp_conv.digits_task import DigitsSizes, digits_accuracies
 from icl25_lp_conv.rsa_plots import plot_layers
 from icl25_lp_conv.score_plots import plot_sudoku_bars
 from icl25_lp_conv.sudoku_task import SudokuSizes, sudoku_scores
 from icl25_lp_conv.sudoku_training import SudokuScores
-from icl25_shared import Claim, Estimate, InputError, Output, Rule, RunFolder, claims_table
+from icl25_shared import Claim, Estimate, Output, Rule, RunFolder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,29 +145,11 @@ def run_reproduce(flags: Reproduce) -> Output:
     Raises:
         InputError: If a flag is out of range, or the paper's scale lacks its data.
     """
-    if flags.n_seeds < 1:
-        raise InputError(f"--n-seeds must be >= 1, found {flags.n_seeds}")
     if flags.scale == "paper":
         from icl25_lp_conv.reproduce_paper import run_paper_scale
 
         return run_paper_scale(flags)
-    seeds = range(flags.seed, flags.seed + flags.n_seeds)
-    parts = {"digits": _run_digits, "sudoku": _run_sudoku, "rsa": _run_alignment}
-    result: dict[str, Any] = {"seeds": list(seeds)}
-    claims: list[Claim] = []
-    view: list[Any] = []
-    with RunFolder.create(flags.out, program="icl25-lp-conv", verb="reproduce", config=flags, force=flags.force) as run:
-        for name, part in parts.items():
-            if flags.part in ("all", name):
-                with run.timed(name):
-                    result[name], found, tables = part(run, seeds)
-                claims += found
-                view += tables
-        run.write_json("result.json", result)
-        run.write_claims(claims)
-    data = {**result, "claims": [claim.to_dict() for claim in claims]}
-    view += [claims_table(claims, "icl25-lp-conv reproduce"), f"Pictures and tables are in {run.folder}"]
-    return Output(data, view, ok=all(claim.holds for claim in claims))
+    return run_parts(flags, "reproduce", {"digits": _run_digits, "sudoku": _run_sudoku, "rsa": _run_alignment})
 
 
 def _run_digits(run: RunFolder, seeds: range) -> tuple[Any, list[Claim], list[Any]]:

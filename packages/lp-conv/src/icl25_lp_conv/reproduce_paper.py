@@ -62,8 +62,10 @@ def run_paper_scale(flags: Reproduce, *, model_name: str = "resnet18", recipe: R
         Tables of accuracies and of claims; ``ok`` where all claims hold.
 
     Raises:
-        InputError: If there is no ``--data``.
+        InputError: If there is no ``--data``, or there are no seeds.
     """
+    if flags.n_seeds < 1:
+        raise InputError(f"--n-seeds must be >= 1, found {flags.n_seeds}")
     if flags.data is None:
         raise InputError("--scale paper needs --data: the folder of the CIFAR-100 batches (cifar-100-python)")
     recipe = Recipe.paper() if recipe is None else recipe

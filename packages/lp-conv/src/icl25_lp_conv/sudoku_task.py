@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from joblib import Parallel, delayed
+from functools import partial
 
 from icl25_lp_conv.datasets import sudoku
 from icl25_lp_conv.models import presets, sudoku_cnn
-from icl25_lp_conv.reproducibility import seeded
+from icl25_lp_conv.reproducibility import run_all, seeded
 from icl25_lp_conv.sudoku_training import SudokuScores, evaluate, train_sudoku
 
 __all__ = ["SudokuSizes", "sudoku_scores"]
@@ -57,10 +56,7 @@ def sudoku_scores(
 
     Source: the paper's Sudoku experiment, reduced.
     """
-    # Long runs first, so that none is left running alone at the end.
-    runs = sorted(((variant, seed) for variant in variants for seed in seeds), key=lambda run: run[0] == "3x3")
-    found = dict(zip(runs, Parallel(n_jobs=n_jobs)(delayed(_scores)(*run, sizes) for run in runs), strict=True))
-    return {variant: [found[variant, seed] for seed in seeds] for variant in variants}
+    return run_all(partial(_scores, sizes=sizes), variants, seeds, n_jobs=n_jobs)
 
 
 def _scores(variant: str, seed: int, sizes: SudokuSizes) -> SudokuScores:

@@ -33,13 +33,14 @@ _BATCH = 2
 def run_convert(flags: cli.Convert) -> Output:
     """Convert a network."""
     p = _exponent(flags.p)
+    device = select_device(flags.device)
     out = output_file(flags.out, "model.pt", flags.force, _ENDINGS)
     loaded = read_or_build(flags.model, flags.pretrained, flags)
     before = count_parameters(loaded.model)
     with torch.random.fork_rng(devices=[]):  # for kernels that are drawn afresh
         torch.random.default_generator.manual_seed(flags.seed)
         model: Any = convert(
-            loaded.model,
+            loaded.model.to(device),
             p=p,
             growth=flags.growth,
             transfer=flags.transfer,
@@ -51,7 +52,10 @@ def run_convert(flags: cli.Convert) -> Output:
             mask_sharing=flags.mask_sharing,
         )
     report: ConversionReport = model.conversion_report
-    save_model(out, model, loaded.source, force=flags.force)
+    if not report.layers and report.skipped and "an Lp layer already" not in report.skipped.values():
+        name, reason = next(iter(report.skipped.items()))
+        raise InputError(f"no convolution was converted: {name or 'the network'} ({reason}) and all others were left")
+    save_model(out, model.cpu(), loaded.source, force=flags.force)
     data = {
         "out": str(out),
         "network": loaded.source,

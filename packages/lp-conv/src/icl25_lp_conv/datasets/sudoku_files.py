@@ -36,8 +36,8 @@ def load_csv(path: str | os.PathLike[str]) -> Sudokus:
     """Read puzzles and their solutions from a CSV file in the layout of the public 1M-Sudoku set.
 
     Args:
-        path: A file with the columns ``quizzes`` and ``solutions``, 81 digits each in reading order, 0 for a blank;
-            other columns are ignored. It may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zip``).
+        path: A file with the columns ``quizzes`` and ``solutions``, 81 digits each in reading order, 0 or "." for a
+            blank; other columns are ignored. It may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zip``).
 
     Returns:
         The sudokus, int8, in the order of the file.
@@ -175,6 +175,7 @@ def _open(path: Path) -> Any:
 
 
 def _check_chunk(path: Path, chunk: pd.DataFrame, columns: tuple[str, ...], n_before: int) -> list[np.ndarray]:
+    chunk.columns = chunk.columns.str.strip()
     for column in columns:
         if column not in chunk:
             raise ValueError(f"{path} has no column {column!r}; it has {', '.join(map(repr, chunk.columns))}")
@@ -205,6 +206,8 @@ def _check_solutions(path: Path, puzzles: np.ndarray, solutions: np.ndarray, n_b
 
 
 def _parse_column(path: Path, texts: list[str], column: str, n_before: int) -> np.ndarray:
+    if column == _COLUMNS[0]:  # blanks of puzzles are often dots
+        texts = [text.strip().replace(".", "0") for text in texts]
     joined = "".join(texts).encode()
     digits = np.frombuffer(joined, np.uint8) - np.uint8(ord("0"))  # other characters wrap round or lie above 9
     if len(joined) == 81 * len(texts) and not (digits > 9).any() and set(map(len, texts)) <= {81}:

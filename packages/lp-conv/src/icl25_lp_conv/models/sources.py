@@ -59,8 +59,8 @@ def build_model(
     Args:
         name: ``"digits-resnet"`` or ``"sudoku-cnn"``, with options in parentheses if need be, for instance
             ``"sudoku-cnn(depth=6, width=32)"``; ``"torchvision:resnet18"``; ``"timm:convnext_tiny"``; a bare name,
-            which is looked up in that order; or ``"package.module:function"``, a function that returns a network and,
-            if ``num_classes`` is given, takes it.
+            which is looked up in that order; or ``"package.module:function"``, a function that returns a network and
+            takes ``num_classes`` if that is given (as training does).
         num_classes: Number of classes; None for the default of the network.
         small_images: Take the paper's variant for small images (CIFAR): the first convolution of AlexNet and of
             ResNets has 3x3 kernels and stride 1. VGG and ConvNeXt have none, and stay as they are.
@@ -155,7 +155,14 @@ def _call(module_name: str, function_name: str, num_classes: int | None) -> nn.M
     if not callable(function):
         close = difflib.get_close_matches(function_name, [n for n in dir(module) if callable(getattr(module, n))])
         raise ValueError(f"{where}: there is no function {function_name}{_close(close)}")
-    model = function() if num_classes is None else function(num_classes=num_classes)
+    options = {} if num_classes is None else {"num_classes": num_classes}
+    try:
+        inspect.signature(function).bind(**options)
+    except TypeError as error:
+        raise ValueError(f"{where} cannot be called with {options or 'no arguments'}: {error}") from error
+    except ValueError:  # a function in C, which does not say what it takes
+        pass
+    model = function(**options)
     if not isinstance(model, nn.Module):
         raise TypeError(f"{where} returned {type(model).__name__}, expected a torch.nn.Module")
     return model
