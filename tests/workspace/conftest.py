@@ -81,7 +81,7 @@ def finished(workspace, skeleton, python, tmp_path_factory):
     for path in package.rglob("*"):
         if path.suffix in {".py", ".md", ".toml"}:
             text = path.read_text().replace("FILL-IN", "2501.00001")
-            text = text.replace("FILL IN\n```", "@misc{x, url = {https://arxiv.org/abs/2501.00001}}\n```").replace(
+            text = text.replace("FILL IN\n```", "@misc{x, note = {https://arxiv.org/abs/2501.00001}}\n```").replace(
                 '"skeleton"', '"preview"'
             )
             text = re.sub(r"## (What was reproduced|Speed)\n", r"## \1\n\nOf 2 things 2.\n", text)

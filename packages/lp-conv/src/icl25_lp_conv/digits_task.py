@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,7 +17,7 @@ from icl25_lp_conv.models import digits_resnet
 from icl25_lp_conv.reproducibility import run_all, seeded
 from icl25_lp_conv.training import param_groups
 
-__all__ = ["DigitsSizes", "digits_accuracies", "train_on_digits"]
+__all__ = ["DigitsSizes", "digits_accuracies", "train_network", "train_on_digits"]
 
 VARIANTS: dict[str, float | None] = {"3x3": 0.0, "7x7": None, "Lp p=2": 2.0, "Lp p=4": 4.0, "Lp p=16": 16.0}
 """The kernels that are compared, by name: small, large without mask (p None), large with masks of initial p."""
@@ -64,7 +64,7 @@ def digits_accuracies(
 
 
 def train_on_digits(variant: str, seed: int, sizes: DigitsSizes) -> tuple[nn.Module, float]:
-    """Train one network with AdamW under a one-cycle schedule and test it.
+    """Train a network with one kind of kernel and test it.
 
     All kernels but the 1 x 1 ones are of the kind asked for; large ones are drawn afresh at 7 x 7.
 
@@ -83,14 +83,35 @@ def train_on_digits(variant: str, seed: int, sizes: DigitsSizes) -> tuple[nn.Mod
     """
     if variant not in VARIANTS:
         raise ValueError(f"variant must be one of {', '.join(VARIANTS)}, found {variant!r}")
+
+    def make() -> nn.Module:
+        model = digits_resnet(widths=sizes.widths)
+        if variant == "3x3":
+            return model
+        return convert(model, p=VARIANTS[variant], transfer="none", min_kernel=2, sigma=_SIGMA)
+
+    return train_network(make, seed, sizes)
+
+
+def train_network(make: Callable[[], nn.Module], seed: int, sizes: DigitsSizes) -> tuple[nn.Module, float]:
+    """Train any network on digits, with AdamW under a one-cycle schedule, and test it.
+
+    Args:
+        make: Makes the network, whose weights the seed decides: from (b, 1, 20, 20) images to (b, 10) logits.
+        seed: Seed of data, initial weights and order.
+        sizes: How large the task is; ``widths`` is the affair of ``make``.
+
+    Returns:
+        The trained network in evaluation mode, and its accuracy on the test images.
+
+    Source: ours.
+    """
     rng = np.random.default_rng(seed)
     train, test = split_digits(sizes.n_train, sizes.n_test, rng)
     test_x = torch.from_numpy(place_digits(test.x, rng))
     x, y = torch.from_numpy(place_digits(train.x, rng)), torch.from_numpy(train.y)
     with seeded(seed):
-        model = digits_resnet(widths=sizes.widths)
-        if variant != "3x3":
-            model = convert(model, p=VARIANTS[variant], transfer="none", min_kernel=2, sigma=_SIGMA)
+        model = make()
         optimizer = torch.optim.AdamW(param_groups(model, _WEIGHT_DECAY), lr=_LEARNING_RATE)
         n_batches = len(x) // _BATCH
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, _LEARNING_RATE, total_steps=sizes.epochs * n_batches)
