@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from icl25_lp_conv.datasets.images import ImageSet
-from icl25_lp_conv.image_batches import TrainingBatches, isolated_randomness, normalised
+from icl25_lp_conv.image_batches import (
+    EpochSampler,
+    TrainingBatches,
+    ValidationBatches,
+    isolated_randomness,
+    make_loader,
+    normalised,
+)
 from icl25_lp_conv.recipe import Recipe
 
 RNG = np.random.default_rng(0)
@@ -55,6 +62,48 @@ def test_batches_cover_an_epoch_and_processes_share_them():
     assert sorted(np.bincount(repeated.rows(0), minlength=10).tolist()) == [0] * 6 + [1, 3, 3, 3]
     with pytest.raises(ValueError, match="batch_size must be a multiple of 3, found 4"):
         TrainingBatches(data, recipe, 10, seed=0, n_processes=3)
+
+
+def test_order_and_augmentation_follow_seed_epoch_and_process():
+    alike = ImageSet(np.repeat(colour(1).images, 16, axis=0), np.zeros(16, int))
+    recipe = replace(RECIPE, batch_size=8, crop_padding=2, flip=True)
+
+    def batch(index, seed=0, rank=0):
+        return TrainingBatches(alike, recipe, 3, seed, rank, n_processes=2)[index][0]
+
+    first = batch(0)
+    assert torch.equal(batch(0), first)
+    for other in (batch(1), batch(2), batch(0, seed=1), batch(0, rank=1)):  # the third is of another epoch
+        assert not torch.equal(other, first)
+    orders = [TrainingBatches(alike, recipe, 3, seed).rows(epoch).tolist() for seed, epoch in ((0, 0), (0, 1), (1, 0))]
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_batches_of_few_images_are_divided_among_processes():
+    batches = TrainingBatches(colour(11), RECIPE, 3, seed=0, n_processes=2)
+    assert (batches.batch_size, len(batches)) == (10, 1)
+    assert len(batches[0][1]) == 5
+
+
+def test_validation_images_come_in_order_and_once():
+    data = ImageSet(colour(11).images, np.arange(11))
+    assert [ValidationBatches(data, RECIPE, 4)[i][1].tolist() for i in range(3)] == [
+        *([0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10])
+    ]
+    halves = [ValidationBatches(data, RECIPE, 4, rank, 2) for rank in range(2)]
+    assert [len(half) for half in halves] == [2, 2]
+    labels = [[half[i][1].tolist() for i in range(2)] for half in halves]
+    assert labels == [[[0, 2, 4, 6], [8, 10]], [[1, 3, 5, 7], [9]]]
+    assert len(ValidationBatches(data, RECIPE, 11)) == 1
+
+
+def test_loaders_draw_nothing_from_the_global_generator():
+    batches, sampler = TrainingBatches(colour(), replace(RECIPE, batch_size=6), 3, seed=0), EpochSampler(4)
+    sampler.epoch = 2
+    state = torch.get_rng_state()
+    found = [labels.tolist() for _, labels in make_loader(batches, workers=0, pin=False, sampler=sampler)]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert found == [batches[i][1].tolist() for i in range(8, 12)]
 
 
 def test_images_are_normalised_by_channel():

@@ -23,7 +23,7 @@ def write_image(path, shape=(6, 6, 3), seed=0):
 
 def write_folders(root, counts, suffix="png", shape=(6, 6, 3)):
     return {
-        f"{name}/{i}": write_image(root / name / f"{i}.{suffix}", shape, seed=10 * label + i)
+        f"{name}/{i}": write_image(root / name / f"{i}.{suffix}", shape, seed=100 * label + i)
         for label, (name, n) in enumerate(counts.items())
         for i in range(n)
     }
@@ -32,6 +32,7 @@ def write_folders(root, counts, suffix="png", shape=(6, 6, 3)):
 def test_train_and_val_folders(tmp_path):
     train = write_folders(tmp_path / "train", {"cat": 3, "dog": 2})
     val = write_folders(tmp_path / "val", {"dog": 2})
+    write_folders(tmp_path / "test", {"dog": 3})  # val goes before it
     splits = read_image_dataset(tmp_path)
     assert splits.classes == ("cat", "dog")
     assert splits.image_shape == (6, 6, 3)
@@ -44,12 +45,13 @@ def test_train_and_val_folders(tmp_path):
 @pytest.mark.parametrize("layout", ["flat", "train alone"])
 def test_folders_without_validation_are_split_by_class(tmp_path, layout):
     root = tmp_path if layout == "flat" else tmp_path / "train"
-    write_folders(root, {"a": 10, "b": 5, "c": 2})
+    write_folders(root, {"a": 15, "b": 5, "c": 2})
+    write_image(root / ".hidden" / "0.png")
     splits = read_image_dataset(tmp_path)
-    assert np.bincount(splits.train.labels).tolist() == [8, 4, 1]
-    assert np.bincount(splits.val.labels).tolist() == [2, 1, 1]
+    assert np.bincount(splits.train.labels).tolist() == [12, 4, 1]
+    assert np.bincount(splits.val.labels).tolist() == [3, 1, 1]
     everything = {image.tobytes() for part in (splits.train, splits.val) for image in part.read(slice(None))}
-    assert len(everything) == 17
+    assert len(everything) == 22
     again, other = read_image_dataset(tmp_path), read_image_dataset(tmp_path, seed=1)
     assert np.array_equal(again.val.read(slice(None)), splits.val.read(slice(None)))
     assert not np.array_equal(other.val.read(slice(None)), splits.val.read(slice(None)))
@@ -110,6 +112,19 @@ def test_grey_images_become_three_channels_unless_one_is_asked_for(tmp_path):
     assert colour.image_shape == (5, 7, 3)
     assert grey.image_shape == (5, 7, 1)
     np.testing.assert_array_equal(colour.train.read([0]), np.repeat(grey.train.read([0]), 3, axis=3))
+
+
+def test_palettes_are_looked_up(tmp_path):
+    expected = write_folders(tmp_path, {"a": 2, "b": 2})["a/0"] // 64 * 64
+    image = Image.fromarray(expected).quantize(colors=64)
+    image.save(tmp_path / "a" / "0.png")
+    found = [part.read([i])[0] for part in _parts(tmp_path) for i in range(len(part)) if part.labels[i] == 0]
+    assert any(np.array_equal(image.convert("RGB"), x) for x in found)
+
+
+def _parts(path):
+    splits = read_image_dataset(path)
+    return splits.train, splits.val
 
 
 def test_other_files_are_left_out_with_a_warning(tmp_path, caplog):
@@ -201,7 +216,7 @@ def test_npz_with_its_own_split(tmp_path):
     assert splits.train.labels.tolist() == [1, 0] * 5
     assert splits.val.labels.tolist() == [1, 0, 1]
     np.testing.assert_array_equal(splits.train.read(slice(None)), BYTES)
-    path = save(tmp_path, X_train=BYTES, Y_train=LABELS, X_val=BYTES[:2], Y_val=LABELS[:2])
+    path = save(tmp_path, X_train=BYTES, Y_train=LABELS, X_val=BYTES[:2], Y_val=LABELS[:2], x_test=BYTES, y_test=LABELS)
     assert len(read_image_dataset(path).val) == 2
 
 
@@ -211,9 +226,10 @@ def test_npz_is_split_by_class(tmp_path):
     assert splits.classes == ("seven", "three")
     assert np.bincount(splits.val.labels).tolist() == [1, 1]
     assert len(splits.train) == 8
-    for image, label in zip(splits.train.read(slice(None)), splits.train.labels, strict=True):
-        row = next(row for row in range(10) if np.array_equal(BYTES[row], image))
-        assert names[row] == splits.classes[label]
+    for part in (splits.train, splits.val):
+        for image, label in zip(part.read(slice(None)), part.labels, strict=True):
+            row = next(row for row in range(10) if np.array_equal(BYTES[row], image))
+            assert names[row] == splits.classes[label]
 
 
 @pytest.mark.parametrize(
@@ -247,6 +263,7 @@ def with_nan():
     [
         ({"x": with_nan(), "y": LABELS}, r"image 6 of x has NaN values, expected floating point in \[0, 1\]"),
         ({"x": BYTES / 100, "y": LABELS}, r"image 0 of x has values in .* expected floating point in \[0, 1\]"),
+        ({"x": BYTES / -255, "y": LABELS}, r"image 0 of x has values in .* expected floating point in \[0, 1\]"),
         ({"x": BYTES.astype(int), "y": LABELS}, "x holds int64, expected bytes"),
         ({"x": BYTES, "y": LABELS[:9]}, r"x has shape \(10, 5, 4, 3\) and y \(9,\), expected n images and n classes"),
         ({"x": BYTES[:0], "y": LABELS[:0]}, "expected n images and n classes"),
@@ -316,11 +333,11 @@ def test_cifar_10(tmp_path):
         dump(tmp_path / f"data_batch_{i}", {b"data": PIXELS, b"labels": [0, 1, 0, i]})
     with pytest.raises(FileNotFoundError, match="test_batch"):
         read_image_dataset(tmp_path)
-    dump(tmp_path / "test_batch", {"data": PIXELS, "labels": [2, 1, 0, 0]})
+    dump(tmp_path / "test_batch", {"data": PIXELS, "labels": [3, 1, 0, 0]})
     splits = read_image_dataset(tmp_path)
-    assert splits.classes == ("0", "1", "2")
+    assert splits.classes == ("0", "1", "2", "3")
     assert splits.train.labels.tolist() == [0, 1, 0, 1, 0, 1, 0, 2]
-    assert splits.val.labels.tolist() == [2, 1, 0, 0]
+    assert splits.val.labels.tolist() == [3, 1, 0, 0]
 
 
 class Trap:
@@ -347,6 +364,7 @@ def test_batches_with_other_objects_are_refused_and_nothing_runs(tmp_path):
         ({b"data": PIXELS[:, :100]}, r"data must be an array of bytes of shape \(n, 3072\)"),
         ({b"data": [1, 2]}, "data must be an array of bytes"),
         ({b"fine_labels": [0, 1]}, "train holds 4 images and 2 fine_labels"),
+        ({b"fine_labels": [0, -1, 2, 1]}, "fine_labels must be whole numbers from 0"),
         ({b"fine_labels": ["a"] * 4}, "fine_labels must be whole numbers"),
         ({b"fine_labels": [0, 1, 2, 3]}, "meta: fine_label_names must name 4 classes"),
     ],

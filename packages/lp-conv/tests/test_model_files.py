@@ -107,7 +107,9 @@ def test_files_name_the_layers_that_changed_and_hold_no_objects(tmp_path):
 
 def test_existing_files_and_other_suffixes_are_refused(tmp_path):
     path = tmp_path / "model.pt"
-    save_model(path, network(), SOURCE)
+    model, state = network(), torch.get_rng_state()
+    save_model(path, model, SOURCE)
+    assert torch.equal(torch.get_rng_state(), state)
     with pytest.raises(FileExistsError, match=r"model\.pt exists already"):
         save_model(path, network(), SOURCE)
     save_model(path, network(1), SOURCE, force=True)
@@ -165,6 +167,67 @@ def test_the_network_itself_may_be_the_layer(tmp_path, monkeypatch):
     assert type(load_model(tmp_path / "bare.pt", source).model).__name__ == "LpConv1d"
 
 
+def test_masks_without_a_record_are_shared_and_shaped_as_they_show(tmp_path, monkeypatch):
+    (tmp_path / "grouped_nets.py").write_text(
+        "from torch import nn\ndef net(): return nn.Sequential(nn.Conv2d(4, 6, (3, 5), groups=2))\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    source = ModelSource("grouped_nets:net")
+    for sharing, n in (("channel", 6), ("group", 2), ("layer", 1)):
+        model: Any = convert(source.build(), mask_sharing=sharing)
+        state = {**model.state_dict(), "0.log2p": torch.linspace(1, 3, n) if n > 1 else torch.tensor([2.0])}
+        torch.save(state, tmp_path / "bare.pt")
+        layer: Any = load_model(tmp_path / "bare.pt", source).model.get_submodule("0")
+        assert (layer.mask_sharing, layer.init_sigma) == (sharing, (1.5, 2.5))
+        assert layer.init_p == pytest.approx(4)
+    torch.save({**source.build().state_dict(), "0.weight": torch.zeros(6, 2, 1, 5)}, tmp_path / "bare.pt")
+    with pytest.raises(ValueError, match=r"0 has a kernel of size \(1, 5\), too small for the padding of \(3, 5\)"):
+        load_model(tmp_path / "bare.pt", source)
+
+
+def test_parametrised_convolutions_stay_as_they_were_built(tmp_path, monkeypatch):
+    (tmp_path / "normed_nets.py").write_text(
+        "from torch import nn\n"
+        "def plain(): return nn.Sequential(nn.Conv2d(1, 2, 3), nn.Conv2d(2, 2, 3))\n"
+        "def net():\n"
+        "    model = plain()\n"
+        "    nn.utils.parametrizations.weight_norm(model[1])\n"
+        "    return model\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    source = ModelSource("normed_nets:net")
+    model = convert(source.build(), include="0").eval()
+    save_model(tmp_path / "model.pt", model, source)
+    x = torch.rand(1, 1, 9, 9)
+    assert torch.equal(load_model(tmp_path / "model.pt", source).model(x), model(x))
+    with pytest.raises(ValueError, match="1 is parametrised, which a model file cannot describe"):
+        save_model(tmp_path / "other.pt", model, ModelSource("normed_nets:plain"))
+
+
+def test_names_of_own_files_are_kept_and_views_are_cut_out(tmp_path, monkeypatch):
+    (tmp_path / "wrapped_nets.py").write_text(
+        "from torch import nn\n"
+        "def net():\n    model = nn.Sequential()\n    model.add_module('module', nn.Linear(3, 3))\n    return model\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    source = ModelSource("wrapped_nets:net")
+    model: Any = source.build()
+    model.module.weight.data = torch.rand(100_000)[:9].view(3, 3)
+    for suffix in (".pt", ".safetensors"):
+        save_model(tmp_path / f"model{suffix}", model, source)
+        assert (tmp_path / f"model{suffix}").stat().st_size < 10_000
+        loaded = load_model(tmp_path / f"model{suffix}", source).model
+        assert torch.equal(loaded(torch.ones(3)), model(torch.ones(3)))
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    state = network().state_dict()
+    state["head.weight"][1, :2] = torch.tensor([float("nan"), float("inf")])
+    torch.save(state, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=r"head\.weight has 2 values that are not finite"):
+        load_model(tmp_path / "model.pt", SOURCE)
+
+
 def wrap_plainly(state):
     return state
 
@@ -182,8 +245,14 @@ def wrap_as_state_dict(state):
     return {"state_dict": state, "best": 0.5}
 
 
+def wrap_as_a_compiled_average(state):
+    return {"model_ema": {f"module._orig_mod.{name}": tensor for name, tensor in state.items()}}
+
+
 @pytest.mark.parametrize("variant", ["plain", "lp2", "large", "shared masks", "one stage", "merged", "cropped", "half"])
-@pytest.mark.parametrize("wrap", [wrap_plainly, wrap_as_a_training_script, wrap_as_state_dict])
+@pytest.mark.parametrize(
+    "wrap", [wrap_plainly, wrap_as_a_training_script, wrap_as_state_dict, wrap_as_a_compiled_average]
+)
 def test_weights_alone_are_read_into_a_given_source(tmp_path, variant, wrap):
     model = VARIANTS[variant]().eval()
     path = tmp_path / "checkpoint.pth"

@@ -61,6 +61,7 @@ def test_the_digits_network_refuses_bad_sizes(arguments, message):
 def test_own_networks_are_built_by_name():
     assert count(build_model("digits-resnet")) == count(digits_resnet())
     assert build_model("digits-resnet", num_classes=4).head.out_features == 4
+    assert ModelSource("digits-resnet", num_classes=4).build().head.out_features == 4
     wide = build_model("digits-resnet(widths=(2, 3, 4), in_channels=3)", num_classes=7)
     assert wide(torch.zeros(1, 3, 8, 8)).shape == (1, 7)
     small = ModelSource("sudoku-cnn(depth=2, width=4)").build()
@@ -87,6 +88,15 @@ def test_a_function_of_the_user_is_called(tmp_path, monkeypatch):
         build_model("nets_of_mine:number")
     with pytest.raises(ValueError, match="is a function: it alone decides"):
         build_model("nets_of_mine:net", pretrained=True)
+    with pytest.raises(ValueError, match="is a function: it alone decides"):
+        build_model("nets_of_mine:net", small_images=True)
+    with pytest.raises(ValueError, match="num_classes must be >= 1, found 0"):
+        build_model("nets_of_mine:net", num_classes=0)
+    with pytest.raises(ValueError, match=r"nets_of_mine:other cannot be called with \{'num_classes': 2\}"):
+        build_model("nets_of_mine:other", num_classes=2)
+    (tmp_path / "broken_nets.py").write_text("import no_such_package\n")
+    with pytest.raises(ModuleNotFoundError, match="No module named 'no_such_package'"):
+        build_model("broken_nets:net")
     monkeypatch.delitem(sys.modules, "nets_of_mine")
 
 

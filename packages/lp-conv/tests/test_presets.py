@@ -55,7 +55,8 @@ def test_base_is_an_unchanged_copy_and_large_has_no_masks():
     assert torch.equal(base.eval()(x), model.eval()(x))
     assert presets["base"](model, inplace=True) is model
     large = presets["large"](model)
-    assert all(layer.C is None for layer in masks(large))
+    assert [layer.C for layer in masks(large)] == [None] * 13
+    assert {layer.kernel_size for layer in masks(large)} == {(7, 7), (3, 3)}
     torch.testing.assert_close(large.eval()(x), model(x))  # the old kernels stand in the centre, undamped
 
 
@@ -119,8 +120,10 @@ def test_random_masks_of_a_lone_layer_and_of_transposed_ones():
     layer = model[0]
     with torch.no_grad():
         layer.weight.fill_(1)
+        layer.C *= torch.linspace(1, 4, 6).view(6, 1, 1)
     control = random_mask(model, seed=0)[0]
     opened = control.weight.detach().unflatten(0, (2, 2))  # group, input, output, tap
+    assert 1 < opened.sum() < 0.9 * opened.numel()
     assert torch.equal(opened[:, 0], opened[:, 1])
     assert torch.equal(opened[:, 0].flatten(0, 1).sum(-1), (layer.mask() >= 0.01).flatten(1).sum(1).float())
     with pytest.raises(ValueError, match="no Lp layer with masks"):
