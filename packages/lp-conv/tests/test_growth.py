@@ -7,9 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 from torch.nn import functional
 
+from icl25_lp_conv.conversion import convert
 from icl25_lp_conv.growth import centre, grown_kernel_size, grown_padding
+from icl25_lp_conv.state_dicts import load_conv_state_dict
 
 
 def test_kernels_grow_as_in_the_paper():
@@ -31,6 +34,9 @@ def test_kernels_grow_by_an_even_number_of_taps(k, growth):
 def test_bad_factors_are_refused(bad):
     with pytest.raises(ValueError, match="growth must be a finite factor >= 1, found"):
         grown_kernel_size([3], bad)
+    assert grown_kernel_size([3], 100) == (303,)
+    with pytest.raises(ValueError, match="growth must be <= 100, found 101"):
+        grown_kernel_size([3], 101)
 
 
 @settings(max_examples=60, deadline=None)
@@ -68,3 +74,14 @@ def test_the_centre_is_a_view():
     assert torch.equal(block, kernel[:, 2:5, 1:3])
     block.zero_()
     assert kernel[:, 2:5, 1:3].abs().sum() == 0
+
+
+def test_exact_transfer_divides_the_old_taps_of_kernels_that_grew():
+    plain = nn.Conv2d(2, 3, 3, padding=1)
+    model = convert(nn.Conv2d(2, 3, 3, padding=1), p=16.0)  # masks are zero in the corners of the large kernel
+    load_conv_state_dict(model, plain.state_dict(), transfer="exact")
+    x = torch.rand(1, 2, 9, 9)
+    torch.testing.assert_close(model(x), plain(x), rtol=1e-4, atol=1e-5)
+    whole = {**model.state_dict(), "weight": torch.ones(3, 2, 7, 7)}
+    load_conv_state_dict(model, whole, transfer="exact")
+    assert torch.equal(model.weight, whole["weight"])

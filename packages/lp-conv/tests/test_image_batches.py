@@ -138,6 +138,15 @@ def test_randomness_of_a_block_depends_on_its_seed_alone():
     assert all(a != b for a, b in zip(inside[0], inside[2], strict=True))
 
 
+def test_the_generator_of_python_is_put_back():
+    block = isolated_randomness((1, 2))
+    state = random.getstate()
+    with block:
+        random.random()
+        assert random.getstate() != state
+    assert random.getstate() == state
+
+
 def test_recipes_that_need_timm_say_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm.data", None)
     for changed, message in (

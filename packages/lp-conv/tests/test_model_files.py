@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from icl25_lp_conv.conversion import convert, merge
+from icl25_lp_conv.layer_records import changed_layers, install_layers
 from icl25_lp_conv.layers import LpConv2d
 from icl25_lp_conv.lp_layer import LpLayer
 from icl25_lp_conv.model_files import load_model, save_model
@@ -218,6 +219,13 @@ def test_names_of_own_files_are_kept_and_views_are_cut_out(tmp_path, monkeypatch
         assert (tmp_path / f"model{suffix}").stat().st_size < 10_000
         loaded = load_model(tmp_path / f"model{suffix}", source).model
         assert torch.equal(loaded(torch.ones(3)), model(torch.ones(3)))
+
+
+def test_layers_take_the_mode_of_those_they_replace():
+    built, records = network().train(), changed_layers(masked(), network())
+    built.get_submodule("blocks.1").eval()
+    modes = {name: layer.training for name, layer in lp_layers(install_layers(built, records)).items()}
+    assert modes == {name: not name.startswith("blocks.1.") for name in records}
 
 
 def test_weights_that_are_not_finite_are_refused(tmp_path):
