@@ -5,9 +5,10 @@ import math
 
 import pytest
 import torch
-from torch import nn
+from torch import distributed, nn
 
 from icl25_lp_conv import LpConv2d, clamp_masks_, convert, mask_regularizer, param_groups
+from icl25_lp_conv.processes import Process, join_processes, share_buffers
 
 
 def network():
@@ -148,3 +149,28 @@ def test_a_penalty_shrinks_masks_in_training():
         mask_regularizer(model).backward()
         optimizer.step()
     assert float(mask_regularizer(model)) < 0.9 * area
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_group_of_processes_is_left_by_whom_it_was_joined(monkeypatch, joined):
+    calls = []
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setattr(distributed, "is_initialized", lambda: joined)
+    monkeypatch.setattr(distributed, "get_rank", lambda: 1)
+    monkeypatch.setattr(distributed, "init_process_group", lambda backend: calls.append(backend))
+    monkeypatch.setattr(distributed, "destroy_process_group", lambda: calls.append("left"))
+    with join_processes("cpu") as process:
+        assert (process.rank, process.n) == (1, 2)
+        assert calls == ([] if joined else ["gloo"])
+    assert calls == ([] if joined else ["gloo", "left"])
+
+
+def test_buffers_are_those_of_the_first_process(monkeypatch):
+    shared = []
+    monkeypatch.setattr(distributed, "broadcast", lambda tensor, source: shared.append((id(tensor), source)))
+    model = network()
+    share_buffers(model, Process(0, 1, torch.device("cpu")))
+    assert shared == []
+    share_buffers(model, Process(1, 2, torch.device("cpu")))
+    assert shared == [(id(buffer), 0) for buffer in model.buffers()]
+    assert len(shared) == 3
