@@ -1,5 +1,6 @@
 """Command lines, end to end: a small program is run as a process, and judged by what its user sees."""
 
+import functools
 import io
 import json
 import os
@@ -226,7 +227,9 @@ def test_debug_shows_the_traceback_and_keeps_the_status(program, how, status):
 
 def test_an_interrupt_is_status_130(program, tmp_path):
     command = [sys.executable, "program.py", "fail", "--how", "sleep"]
-    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as child:
+    # A shell that runs the tests in the background has its children ignore interrupts.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True, preexec_fn=heed) as child:
         assert child.stderr is not None
         assert child.stderr.readline() == "asleep\n"
         child.send_signal(signal.SIGINT)

@@ -63,8 +63,8 @@ def lp_layers(model):
 def test_what_was_saved_is_read(tmp_path, variant, suffix):
     model = VARIANTS[variant]()
     path = tmp_path / f"model{suffix}"
-    save_model(path, model, SOURCE)
     state = torch.get_rng_state()
+    save_model(path, model, SOURCE)
     loaded = load_model(path)
     assert torch.equal(torch.get_rng_state(), state)
     assert loaded.source == SOURCE

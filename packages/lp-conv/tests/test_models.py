@@ -215,3 +215,9 @@ def test_nothing_is_fetched_unless_asked_for(monkeypatch):
     model = build_model("torchvision:squeezenet1_1", num_classes=3, pretrained=True)
     assert len(fetched) == 1
     assert model.classifier[1].out_channels == 3
+
+
+def test_two_numbers_of_classes_are_a_contradiction():
+    with pytest.raises(ValueError, match="digits-resnet is asked for 4 classes and for 7"):
+        build_model("digits-resnet(num_classes=4)", num_classes=7)
+    assert build_model("digits-resnet(num_classes=4)", num_classes=4)[-1].out_features == 4

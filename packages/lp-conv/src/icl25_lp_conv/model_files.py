@@ -73,7 +73,8 @@ def save_model(path: str | os.PathLike[str], model: nn.Module, source: ModelSour
     record = {"version": _VERSION, "source": asdict(source), "layers": changed_layers(model, built)}
     state = model.state_dict()
     try:
-        _check_fit(install_layers(built, record["layers"]), state)
+        with torch.random.fork_rng(devices=[]):
+            _check_fit(install_layers(built, record["layers"]), state)
     except ValueError as error:
         raise ValueError(
             f"the model is not {source.name} with other convolutions, so that a file could not restore it: {error}"

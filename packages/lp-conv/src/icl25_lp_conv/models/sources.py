@@ -129,7 +129,9 @@ def _build_own(name: str, options: dict[str, Any], num_classes: int | None) -> n
     if num_classes is not None:
         if "num_classes" not in known:
             raise ValueError(f"{name} has no classes, found num_classes={num_classes}")
-        options = {"num_classes": num_classes, **options}
+        if options.get("num_classes", num_classes) != num_classes:
+            raise ValueError(f"{name} is asked for {options['num_classes']} classes and for {num_classes}")
+        options = {**options, "num_classes": num_classes}
     unknown = [option for option in options if option not in known]
     if unknown:
         raise ValueError(f"{name} has no option {unknown[0]}; it has {_listed(known)}")
