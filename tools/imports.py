@@ -15,6 +15,7 @@ IMPORT_NAMES = {
     "hydra-core": {"hydra"},
     "opencv-python": {"cv2"},
     "opencv-python-headless": {"cv2"},
+    "orbax-checkpoint": {"orbax"},
     "pillow": {"PIL"},
     "pot": {"ot"},
     "protobuf": {"google"},

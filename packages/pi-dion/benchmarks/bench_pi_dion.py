@@ -15,7 +15,7 @@ from icl25_pi_dion.problems import DarcyPermeability, HelmholtzCoefficient, Reac
 
 
 def milliseconds(*functions, rounds=3, calls=5):
-    """Median milliseconds of each, in turn by blocks of calls; the first of a block, after another's, is not counted."""
+    """Median milliseconds of each, in turn by blocks of calls, of which the first is not counted."""
     times = [[] for _ in functions]
     for _ in range(rounds):
         for series, function in zip(times, functions, strict=True):
@@ -90,7 +90,7 @@ def steps():
         chunks = [row["seconds"] / 50 for row in operator.history_[1:] if "val_residual" not in row]
         first = operator.history_[0]["seconds"]
         name = type(problem).__name__
-        print(f"{name} {optimizer} {branch}: {1e3 * min(chunks):.1f} ms a step, first chunk with compilation {first:.1f} s")
+        print(f"{name} {optimizer} {branch}: {1e3 * min(chunks):.1f} ms a step, compiled in {first:.1f} s")
 
 
 def inversions():

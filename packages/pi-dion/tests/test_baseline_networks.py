@@ -79,13 +79,13 @@ def test_fourier_layer_is_its_sum_of_waves(shape):
     modes, width = 3, 2
     layer = FourierLayer(width, modes, rngs=nnx.Rngs(0))
     x = np.random.default_rng(0).standard_normal((2, *shape, width))
-    j, l = np.meshgrid(*(np.arange(n) / n for n in shape), indexing="ij")
+    rows, columns = np.meshgrid(*(np.arange(n) / n for n in shape), indexing="ij")
     expected = np.zeros_like(x)
     weights = np.asarray(layer.real[...], float) + 1j * np.asarray(layer.imaginary[...], float)
     for k_x in range(1 - modes, modes):
         for k_y in range(modes):
             if 2 * abs(k_x) < shape[0] and 2 * k_y < shape[1]:
-                wave = np.exp(2j * np.pi * (k_x * j + k_y * l))
+                wave = np.exp(2j * np.pi * (k_x * rows + k_y * columns))
                 coefficient = np.mean(x * np.conj(wave)[..., None], axis=(1, 2))
                 term = wave[..., None] * (coefficient @ weights[k_x + modes - 1, k_y])[:, None, None]
                 expected += term.real * (1 if k_y == 0 else 2)
@@ -142,7 +142,11 @@ def test_fno_resamples_to_the_target_grid():
 
 @pytest.mark.parametrize(
     "problem",
-    [HelmholtzCoefficient(measurement="part"), DarcyPermeability(measurement="sensors"), ReactionDiffusionSource(measurement="full")],
+    [
+        HelmholtzCoefficient(measurement="part"),
+        DarcyPermeability(measurement="sensors"),
+        ReactionDiffusionSource(measurement="full"),
+    ],
 )
 def test_fno_refuses_sensors_that_are_no_full_grid(problem):
     with pytest.raises(ValueError, match="FNO2d needs"):

@@ -143,7 +143,9 @@ def test_tikhonov_in_two_dimensions():
     np.testing.assert_allclose(inversion.predict(simulate(problem, s[None]))[0].ravel(), s, atol=1e-9)
 
 
-@pytest.mark.parametrize("problem", [ReactionDiffusionSource(k=0.01), HelmholtzCoefficient(n_grid=9), DarcyPermeability(n_grid=9)])
+@pytest.mark.parametrize(
+    "problem", [ReactionDiffusionSource(k=0.01), HelmholtzCoefficient(n_grid=9), DarcyPermeability(n_grid=9)]
+)
 def test_tikhonov_refuses_what_is_not_linear(problem):
     with pytest.raises(ValueError, match="is not linear"):
         Tikhonov(problem)
@@ -180,7 +182,13 @@ def test_scores_and_parameters(linear):
     problem, s, clean, _, _ = linear
     inversion = Tikhonov(problem, 0.0)
     assert inversion.score(clean, s) == pytest.approx(1)
-    assert inversion.get_params() == {"problem": problem, "alpha": 0.0, "method": "tikhonov", "prior": "h1_0", "sigma": None}
+    assert inversion.get_params() == {
+        "problem": problem,
+        "alpha": 0.0,
+        "method": "tikhonov",
+        "prior": "h1_0",
+        "sigma": None,
+    }
     mean = Tikhonov(problem, 1e12)
     assert mean.score(clean, s) == pytest.approx(1 - np.sum(s**2) / np.sum((s - s.mean(0)) ** 2))
     assert mean.set_params(alpha=0.0).score(clean, s) == pytest.approx(1)
@@ -253,7 +261,9 @@ def test_gauss_newton_stays_below_the_eigenvalue():
 
 def test_gauss_newton_says_where_it_did_not_converge(linear):
     problem, _, clean, _, _ = linear
-    with pytest.warns(UserWarning, match=r"2 of 2 inversions did not converge, the first of sample 0: misfit .* 1 steps"):
+    with pytest.warns(
+        UserWarning, match=r"2 of 2 inversions did not converge, the first of sample 0: misfit .* 1 steps"
+    ):
         GaussNewton(problem, n_iterations=1).predict(clean[:2])
     with pytest.warns(UserWarning, match="after 1 steps"):
         assert not GaussNewton(problem, n_iterations=1).solve(clean[0]).converged

@@ -192,6 +192,23 @@ def test_two_dimensions_labels_weights_and_a_convolutional_branch(cli):
     assert 0 < evaluated.json["error_s_interior"]["mean"] < 1
 
 
+def test_labels_are_those_of_the_first_samples_and_others_stay_unseen(cli, rd_case, monkeypatch):
+    seen = []
+
+    def fit(self, measurements, labels, **options):
+        seen.append(labels)
+        raise ValueError("that is enough")
+
+    monkeypatch.setattr(InverseOperator, "fit", fit)
+    for n in (0, 7):
+        flags = ("--set", "n_sensors=21,n_modes=6", "--labels", n, "--out", f"run{n}")
+        assert "that is enough" in cli("train", "rd", rd_case.data, *flags).err
+    none, (rows, unknowns) = seen
+    assert none is None
+    assert rows.tolist() == list(range(7))
+    np.testing.assert_array_equal(unknowns, rd_case.s[:7])
+
+
 def test_a_training_that_diverges_fails(cli, rd_case):
     flags = ("--set", "n_sensors=21,n_modes=6", "--steps", 50, "--p", 8, "--points", 20, "--optimizer", "adam")
     ran = cli("train", "rd", rd_case.data, *flags, "--learning-rate", "1e30", "--out", "run")

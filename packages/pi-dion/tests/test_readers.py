@@ -235,7 +235,7 @@ def test_an_array_whose_shape_is_damaged_is_not_read(tmp_path):
     path = tmp_path / "d.npz"
     write_arrays(path, {"measurements": VALUES})
     path.write_bytes(path.read_bytes().replace(b"(3, 5)", b"(3, 4)"))
-    with pytest.raises(ValueError, match="measurements.npy is damaged"):
+    with pytest.raises(ValueError, match=r"measurements\.npy is damaged"):
         read_measurements(path)
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from icl25_pi_dion.estimator import InverseOperator
     from icl25_pi_dion.network import PIDION
     from icl25_pi_dion.problem import Dirichlet, InverseProblem
+    from icl25_pi_dion.readers import read_measurements
     from icl25_pi_dion.readings import SensorReadings
     from icl25_pi_dion.results import InversionResult
     from icl25_pi_dion.spectra import Spectrum, identifiability
@@ -20,6 +21,7 @@ _HOMES = {
     "estimator": ("InverseOperator",),
     "network": ("PIDION",),
     "problem": ("Dirichlet", "InverseProblem"),
+    "readers": ("read_measurements",),
     "readings": ("SensorReadings",),
     "results": ("InversionResult",),
     "spectra": ("Spectrum", "identifiability"),
@@ -41,6 +43,7 @@ __all__ = [
     "identifiability",
     "losses",
     "problems",
+    "read_measurements",
     "solvers",
     "trunk_jet",
 ]

@@ -24,8 +24,9 @@ def trunk_jet(
     the number of measurements. Names that begin alike (``u``, ``u_x``, ``u_xx``) share one nest of ``jax.jvp``.
 
     Args:
-        trunk: The function, on all points at once; row i of its result depends on row i of ``y`` alone.
-        y: Points, one a row.
+        trunk: The function from points (P, d) to values (P, p), on all points at once; row i of its result depends on
+            row i of ``y`` alone.
+        y: Points, shape (P, d).
         spec: Names of derivatives: a letter for the function, then ``_`` and one coordinate for each differentiation,
             such as ``"u"``, ``"u_t"``, ``"u_xx"`` or ``"u_xy"``. Any order.
         coords: The letter of each column of ``y``. Default: ``x``, ``y``, ``z`` in this order, the last of them ``t``

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 
@@ -9,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 __all__ = ["MLP", "CNNBranch", "MLPBranch", "SetBranch"]
@@ -30,10 +32,10 @@ class MLP(nnx.Module):
         activation: Callable[[Array], Array] = jnp.tanh,
         *,
         rngs: nnx.Rngs,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
     ) -> None:
         glorot = nnx.initializers.glorot_normal()
-        pairs = zip(sizes[:-1], sizes[1:], strict=True)
+        pairs = itertools.pairwise(sizes)
         self.layers = nnx.List([nnx.Linear(*pair, kernel_init=glorot, param_dtype=dtype, rngs=rngs) for pair in pairs])
         self.activation = activation
 
@@ -63,7 +65,7 @@ class MLPBranch(nnx.Module):
     """
 
     def __init__(
-        self, m: int, p: int, hidden: Sequence[int] = (96,), *, rngs: nnx.Rngs, dtype: jnp.dtype = jnp.float32
+        self, m: int, p: int, hidden: Sequence[int] = (96,), *, rngs: nnx.Rngs, dtype: DTypeLike = jnp.float32
     ) -> None:
         self.mlp = MLP((m, *hidden, p), jax.nn.gelu, rngs=rngs, dtype=dtype)
         self.skip = _linear(m, p, rngs, dtype)
@@ -100,7 +102,7 @@ class CNNBranch(nnx.Module):
         channels: Sequence[int] = (16, 32, 64),
         *,
         rngs: nnx.Rngs,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
     ) -> None:
         self.shape = tuple(shape)
         size, strides = (3,) * len(self.shape), (2,) * len(self.shape)
@@ -127,7 +129,9 @@ class CNNBranch(nnx.Module):
             x = jax.nn.gelu(convolution(x))
         pooled = image[..., 0]
         for axis, n in enumerate(self.shape):
-            pooled = jnp.moveaxis(jnp.tensordot(pooled, _pooling(n, min(n, 8)).astype(z.dtype), (axis + 1, 0)), -1, axis + 1)
+            pooled = jnp.moveaxis(
+                jnp.tensordot(pooled, _pooling(n, min(n, 8)).astype(z.dtype), (axis + 1, 0)), -1, axis + 1
+            )
         return self.head(x.reshape(len(x), -1)) + self.skip(pooled.reshape(len(z), -1))
 
 
@@ -160,7 +164,7 @@ class SetBranch(nnx.Module):
         *,
         attention: bool = False,
         rngs: nnx.Rngs,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
     ) -> None:
         self.features = features
         self.token = MLP((n_features + 1, *token), jax.nn.gelu, rngs=rngs, dtype=dtype)
@@ -196,7 +200,7 @@ class SetBranch(nnx.Module):
         return self.head(pooled) + jnp.einsum("bm,bmp->bp", (uniform * z).astype(z.dtype), kernel)
 
 
-def _linear(m: int, p: int, rngs: nnx.Rngs, dtype: jnp.dtype) -> nnx.Linear:
+def _linear(m: int, p: int, rngs: nnx.Rngs, dtype: DTypeLike) -> nnx.Linear:
     scale = nnx.initializers.normal(1 / math.sqrt(m))
     return nnx.Linear(m, p, use_bias=False, kernel_init=scale, param_dtype=dtype, rngs=rngs)
 

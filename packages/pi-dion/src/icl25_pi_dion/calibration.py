@@ -1,4 +1,4 @@
-"""How far to trust an inversion: an error estimate fitted on simulated pairs, and the distance from the training data."""
+"""How far to trust an inversion: an error estimate from known pairs, and the distance from the training data."""
 
 from __future__ import annotations
 

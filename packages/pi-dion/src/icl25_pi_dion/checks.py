@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from icl25_pi_dion.problem import InverseProblem
 from icl25_pi_dion.readings import SensorReadings
 
-__all__ = ["Measurements", "check_labels", "check_measurements", "problem_for"]
+__all__ = ["Measurements", "check_labels", "check_measurements", "check_points", "problem_for"]
 
 LARGEST_BOUNDARY = 0.05  # of the largest measurement
 
 
-class Measurements(SensorReadings):
-    """Checked readings: as ``SensorReadings``, but ``locations`` may be shared and ``mask`` may be None."""
+class Measurements(NamedTuple):
+    """Checked readings.
+
+    Attributes:
+        values: What was read, 0 where nothing was.
+        locations: Where, shared by all samples or each sample its own.
+        mask: Which entries are readings; None for all.
+    """
+
+    values: Float[np.ndarray, "n m"]
+    locations: Float[np.ndarray, "*n m d"]
+    mask: Bool[np.ndarray, "n m"] | None
 
 
 def problem_for(problem: InverseProblem, measurements: Any) -> InverseProblem:
@@ -82,7 +92,10 @@ def check_measurements(
     sensors = np.asarray(problem.sensors(), float)
     shape = problem.sensor_shape or (len(sensors),)
     if values.shape[1:] not in (shape, (len(sensors),)) or values.ndim < 2:
-        raise ValueError(f"measurements must have shape (n, {', '.join(map(str, shape))}), found {values.shape}" + _hint(values, shape))
+        raise ValueError(
+            f"measurements must have shape (n, {', '.join(map(str, shape))}), found {values.shape}"
+            + _hint(values, shape)
+        )
     if not len(values):
         raise ValueError("there are no measurements")
     _check_orientation(values, problem)
@@ -138,6 +151,31 @@ def check_labels(
     if len(rows):
         problem.check_target(values)
     return rows, values
+
+
+def check_points(
+    name: str, points: Float[np.ndarray, "n d"], problem: InverseProblem, axes: Iterable[int]
+) -> Float[np.ndarray, "n d"]:
+    """Check points at which to evaluate.
+
+    Args:
+        name: Name of the argument, for the message.
+        points: The points, shape (n, d), or (n,) for one coordinate.
+        problem: The inverse problem.
+        axes: Its coordinates that a point has.
+
+    Returns:
+        The points, shape (n, d).
+
+    Raises:
+        ValueError: If shape or values do not fit.
+    """
+    where = np.asarray(points, float)
+    letters = [problem.coords[axis] for axis in axes]
+    where = where[:, None] if where.ndim == 1 and len(letters) == 1 else where
+    if where.ndim != 2 or where.shape[1] != len(letters) or not np.isfinite(where).all():
+        raise ValueError(f"{name} must be finite, a row of {', '.join(letters)} for each point, found {where.shape}")
+    return where
 
 
 def _is_set(measurements: Any) -> bool:
@@ -212,14 +250,18 @@ def _on_boundary(sensors: np.ndarray, problem: InverseProblem) -> np.ndarray:
 
 
 def _violation(values: np.ndarray, sensors: np.ndarray, problem: InverseProblem) -> float:
-    """Largest distance from the boundary values, over the largest measurement."""
+    """Distance from the boundary values at the worst sensor, mean over samples, over the largest measurement."""
     edge = _on_boundary(sensors, problem)
     condition = problem.boundary()
     if condition is None or not edge.any():
         return 0.0
-    expected = np.asarray(condition.lifting(np.asarray(sensors[edge])), float)
+    expected = np.asarray(condition.lifting(sensors[edge]), float)
     largest = np.nanmax(np.abs(values), initial=0.0)
-    return float(np.nanmax(np.abs(values[:, edge] - expected), initial=0.0) / largest) if largest > 0 else 0.0
+    if not largest > 0:
+        return 0.0
+    distance = np.abs(values[:, edge] - expected)
+    read = np.isfinite(distance)
+    return float(np.max(np.sum(distance, axis=0, where=read) / np.maximum(read.sum(axis=0), 1)) / largest)
 
 
 def _check_boundary(values: np.ndarray, sensors: np.ndarray, problem: InverseProblem, mask: np.ndarray | None) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -15,14 +15,14 @@ from jaxtyping import Float
 
 from icl25_pi_dion.calibration import Novelty, error_constant
 from icl25_pi_dion.checkpoints import CheckpointFolder
-from icl25_pi_dion.checks import Measurements, check_labels, check_measurements, problem_for
-from icl25_pi_dion.data import sample_prior, simulate
+from icl25_pi_dion.checks import Measurements, check_labels, check_measurements, check_points, problem_for
+from icl25_pi_dion.fitting import run_training
 from icl25_pi_dion.inference import Inference
 from icl25_pi_dion.network import PIDION
-from icl25_pi_dion.objective import Weights
 from icl25_pi_dion.optimizers import make_optimizer
 from icl25_pi_dion.preparation import (
     NOISE_MATTERS,
+    check_meaning,
     chosen_weights,
     device_mesh,
     make_objective,
@@ -33,16 +33,15 @@ from icl25_pi_dion.preparation import (
 )
 from icl25_pi_dion.problem import InverseProblem
 from icl25_pi_dion.results import InversionResult
-from icl25_pi_dion.training import Schedule, Trainer, TrainState
-from icl25_shared import get_logger, progress
+from icl25_pi_dion.simulation_checks import simulated_pairs, warn_if_not_identifiable
+from icl25_pi_dion.training import Schedule, Trainer
 
 __all__ = ["InverseOperator"]
 
 FOREIGN_SCORE = 6.0
-CALIBRATION_SEED = 2**31 - 1  # apart from the seeds that people use for their own data
-LOG = get_logger(__name__)
 
 
+@dataclass(eq=False)
 class InverseOperator:
     """Learns from measurements alone to find the unknown of a differential equation.
 
@@ -55,13 +54,13 @@ class InverseOperator:
         n_collocation: Collocation points a step, drawn anew in each. Default: 300, or 400.
         weights: Weights of the terms of the loss, of physics, data, h1, label, boundary; those not named keep their
             defaults 1, 10, 0.1 (h1: only for noiseless measurements on a line at one time, else 0), 1 and 1.
-        noise_std: Standard deviation of the noise over that of the measurements. Above 0.005 it sets h1 to 0, lowers the weight
-            of the data by (0.02 / noise_std)^2 and ends training where the misfit falls below 0.7 of the noise.
+        noise_std: Standard deviation of the noise over that of the measurements. Above 0.005 it sets h1 to 0,
+            lowers the weight of the data by (0.02 / noise_std)^2 and ends training at a misfit of 0.7 of the noise.
         seed: Seed of weights and draws, a whole number >= 0.
         learning_rate: At the start; it falls to 1 % along a cosine. Default: 2e-2 for muon, 1e-3 for Adam.
         missing: What NaN in measurements means: ``"error"``, or ``"mask"``: a sensor that was not read, for
             networks of sets.
-        fresh_points: Draw new collocation points in each step. Without it networks fit the residual at the points alone.
+        fresh_points: Draw new collocation points in each step. Without it networks fit the residual there alone.
         stratified: Draw them as Latin hypercubes.
         sensor_dropout: Largest share of sensors hidden from a network of sets in training, so that it learns to do with
             fewer.
@@ -85,31 +84,25 @@ class InverseOperator:
         (3, 31)
     """
 
-    def __init__(
-        self,
-        problem: InverseProblem,
-        net: PIDION | None = None,
-        optimizer: str | optax.GradientTransformation = "muon",
-        steps: int = 1500,
-        batch_size: int | None = None,
-        n_collocation: int | None = None,
-        weights: Mapping[str, float] | None = None,
-        noise_std: float = 0.0,
-        seed: int = 0,
-        *,
-        learning_rate: float | None = None,
-        missing: Literal["error", "mask"] = "error",
-        fresh_points: bool = True,
-        stratified: bool = True,
-        sensor_dropout: float = 0.0,
-        early_stop: bool = True,
-        calibration: int = 100,
-        check_identifiable: bool = True,
-        n_devices: int = 1,
-    ) -> None:
-        for name, value in locals().items():
-            if name != "self":
-                setattr(self, name, value)
+    problem: InverseProblem
+    net: PIDION | None = None
+    optimizer: str | optax.GradientTransformation = "muon"
+    steps: int = 1500
+    batch_size: int | None = None
+    n_collocation: int | None = None
+    weights: Mapping[str, float] | None = None
+    noise_std: float = 0.0
+    seed: int = 0
+    _: KW_ONLY
+    learning_rate: float | None = None
+    missing: Literal["error", "mask"] = "error"
+    fresh_points: bool = True
+    stratified: bool = True
+    sensor_dropout: float = 0.0
+    early_stop: bool = True
+    calibration: int = 100
+    check_identifiable: bool = True
+    n_devices: int = 1
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the arguments of the constructor, as scikit-learn does.
@@ -120,7 +113,7 @@ class InverseOperator:
         Returns:
             Values by name.
         """
-        return {name: getattr(self, name) for name in _parameters()}
+        return {name: getattr(self, name) for name in _names(self)}
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments of the constructor.
@@ -134,9 +127,9 @@ class InverseOperator:
         Raises:
             ValueError: If there is no such argument.
         """
-        unknown = sorted(set(params) - set(_parameters()))
+        unknown = sorted(set(params) - set(_names(self)))
         if unknown:
-            raise ValueError(f"unknown parameters {', '.join(unknown)}; there are {', '.join(_parameters())}")
+            raise ValueError(f"unknown parameters {', '.join(unknown)}; there are {', '.join(_names(self))}")
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -179,8 +172,9 @@ class InverseOperator:
             raise ValueError("net was made for another problem than the estimator's")
         readings = check_measurements(M, problem, takes_sets=net.takes_sets, missing=self.missing)
         labelled, unknowns = check_labels(labels, len(readings.values), problem)
-        weights = chosen_weights(problem, self.weights, self.noise_std)
-        _check_meaning(readings, weights, n_labelled=len(labelled))
+        all_read = readings.mask is None and readings.locations.ndim == 2
+        weights = chosen_weights(problem, self.weights, self.noise_std, all_read=all_read)
+        check_meaning(readings, weights, n_labelled=len(labelled))
         train = np.arange(len(readings.values))
         if val is None:
             train, rows = split(len(train), labelled, np.random.default_rng(self.seed))
@@ -203,7 +197,7 @@ class InverseOperator:
             device_mesh(self.n_devices, self._schedule(problem).batch_size),
         )
         folder = None if checkpoint is None else CheckpointFolder(checkpoint)
-        state = self._train(trainer, callbacks, folder, resume=resume, every=checkpoint_every)
+        state, self.history_ = run_training(trainer, callbacks, folder, resume=resume, every=checkpoint_every)
         self.net_ = trainer.finished(state)
         self.n_steps_, self.stopped_ = state.step, state.stopped
         if state.stopped == "overfitting":
@@ -221,7 +215,7 @@ class InverseOperator:
         if self.calibration > 0:
             self._constant(0)
         if self.check_identifiable:
-            self._warn_if_not_identifiable()
+            warn_if_not_identifiable(problem, self.noise_std)
         return self
 
     def predict(
@@ -236,10 +230,11 @@ class InverseOperator:
 
         Args:
             M: Measurements, as for ``fit``.
-            points: Where to evaluate the unknown, in its coordinates. Default: the grid of the problem.
+            points: Where to evaluate the unknown, in its coordinates, shape (n_s, d_s). Default: the grid of the
+                problem.
             return_u: Return the solution too.
             refine: Most steps of Gauss-Newton that each inversion is refined by; 0 for none, 1 solves linear problems.
-            points_u: Where to evaluate the solution. Default: the sensors.
+            points_u: Where to evaluate the solution, shape (n_u, d). Default: the sensors.
 
         Returns:
             The inversions with their diagnostics.
@@ -254,9 +249,9 @@ class InverseOperator:
         problem = self.problem_
         readings = check_measurements(M, problem, takes_sets=self.net_.takes_sets, missing=self.missing)
         grid = np.asarray(problem.target_points(), float)
-        where = grid if points is None else _points("points", points, problem, problem.target_axes)
+        where = grid if points is None else check_points("points", points, problem, problem.target_axes)
         at = np.asarray(problem.sensors(), float) if points_u is None else points_u
-        at = _points("points_u", at, problem, range(len(problem.coords)))
+        at = check_points("points_u", at, problem, range(len(problem.coords)))
         found = self._inference(readings, where, at if return_u else at[:0], refine)
         on_grid = found.s if points is None else self._inference(readings, grid, at[:0], refine).s
         score = self.novelty_.score(self._features(readings, found.features))
@@ -314,7 +309,9 @@ class InverseOperator:
         save_operator(self, Path(folder), force=force)
 
     @classmethod
-    def load(cls, folder: str | Path, problem: InverseProblem | None = None, net: PIDION | None = None) -> Self:
+    def load(
+        cls, folder: str | Path, problem: InverseProblem | None = None, net: PIDION | None = None
+    ) -> InverseOperator:
         """Read an estimator that ``save`` wrote.
 
         Args:
@@ -363,42 +360,6 @@ class InverseOperator:
             fixed_batch=self.optimizer == "lbfgs",
         )
 
-    def _train(
-        self,
-        trainer: Trainer,
-        callbacks: Iterable[Callable[[Mapping[str, float]], object]],
-        folder: CheckpointFolder | None,
-        *,
-        resume: bool,
-        every: int,
-    ) -> TrainState:
-        state = trainer.start()
-        self.history_: list[dict[str, float]] = []
-        callbacks = tuple(callbacks)
-        if folder is not None and folder.latest() is not None:
-            if not resume:
-                raise FileExistsError(f"{folder.folder} holds a training: resume it (resume=True), or choose another folder")
-            (params, opt_state, best), record = folder.load((state.params, state.opt_state, state.best))
-            if record["identity"] != trainer.identity():
-                raise ValueError(f"{folder.folder} is the checkpoint of another training: other data or options")
-            self.history_ = record["history"]
-            state = TrainState(params, opt_state, best, **record["state"])
-            LOG.info("resumed at step %d", state.step)
-        with progress("training", self.steps) as bar:
-            bar.advance(state.step)
-            saved = state.step
-            for state, row in trainer.run(state):
-                self.history_.append(row)
-                bar.advance(row["step"] - bar.completed)
-                ended = any([callback(row) is True for callback in callbacks])
-                over = ended or bool(state.stopped) or state.step == self.steps
-                if folder is not None and (state.step - saved >= every or over):
-                    folder.save(state.step, (state.params, state.opt_state, state.best), _record(state, self.history_, trainer))
-                    saved = state.step
-                if ended:
-                    break
-        return state
-
     def _start_inference(self) -> None:
         noise = self.noise_std if self.noise_std > NOISE_MATTERS else 0.0
         self._inference = Inference(self.net_, self.objective_, noise)
@@ -410,7 +371,10 @@ class InverseOperator:
     def _constant(self, refine: int) -> float:
         """C of the error estimate, from simulated pairs, else from labels; NaN where there are neither."""
         if refine not in self.calibration_:
-            pairs = self._pairs()
+            simulated = simulated_pairs(
+                self.problem_, self.calibration, self.noise_std, takes_sets=self.net_.takes_sets
+            )
+            pairs = simulated or self._labelled
             if pairs is None:
                 return float("nan")
             readings, unknowns = pairs
@@ -420,51 +384,6 @@ class InverseOperator:
             self.calibration_[refine] = error_constant(error, found.indicator)
         return self.calibration_[refine]
 
-    def _pairs(self) -> tuple[Measurements, Float[np.ndarray, "n n_s"]] | None:
-        """Measurements whose unknowns are known: simulated ones, else those that came with labels."""
-        problem = self.problem_
-        if self.calibration > 0:
-            try:
-                unknowns = sample_prior(problem, self.calibration, seed=CALIBRATION_SEED)
-                measured = simulate(problem, unknowns, noise=self.noise_std, seed=CALIBRATION_SEED)
-            except NotImplementedError:
-                LOG.info("%s cannot be simulated: errors are calibrated on labels, if any", type(problem).__name__)
-            else:
-                readings = check_measurements(measured, problem, takes_sets=self.net_.takes_sets)
-                return readings, unknowns.reshape(len(unknowns), -1)
-        return self._labelled
 
-    def _warn_if_not_identifiable(self) -> None:
-        pass
-
-
-def _parameters() -> list[str]:
-    return [name for name in inspect.signature(InverseOperator.__init__).parameters if name != "self"]
-
-
-def _check_meaning(readings: Measurements, weights: Weights, *, n_labelled: int) -> None:
-    """Refuse what u = 0, s = 0 would solve."""
-    if not readings.values.any():
-        raise ValueError("all measurements are zero: there is nothing to learn from")
-    if n_labelled == 0 and weights.data == 0:
-        raise ValueError("weight data is 0 and there are no labels: u = 0, s = 0 would solve the problem")
-
-
-def _points(
-    name: str, points: Float[np.ndarray, "n d"], problem: InverseProblem, axes: Iterable[int]
-) -> Float[np.ndarray, "n d"]:
-    where = np.asarray(points, float)
-    letters = [problem.coords[axis] for axis in axes]
-    where = where[:, None] if where.ndim == 1 and len(letters) == 1 else where
-    if where.ndim != 2 or where.shape[1] != len(letters) or not np.isfinite(where).all():
-        raise ValueError(f"{name} must be finite, a row of {', '.join(letters)} for each point, found {where.shape}")
-    return where
-
-
-def _record(state: TrainState, history: list[dict[str, float]], trainer: Trainer) -> dict[str, Any]:
-    kept = ("step", "best_loss", "stale", "reference_loss", "rate", "stopped")
-    return {
-        "state": {name: getattr(state, name) for name in kept},
-        "history": history,
-        "identity": trainer.identity(),
-    }
+def _names(operator: InverseOperator) -> list[str]:
+    return [field.name for field in fields(operator)]

@@ -140,7 +140,7 @@ class Inference:
         square = jnp.mean(residual**2, axis=1)
         weights = objective.weights
         loss = weights.physics * square + weights.data * terms["data"] + weights.h1 * terms.get("h1", 0.0)
-        return Inverted(
+        found_arrays: Any = (
             unknown(net, found.inverse, points_s),
             found.recon @ net.basis(points_u).T,
             jnp.sqrt(square),
@@ -148,3 +148,4 @@ class Inference:
             jnp.sqrt(loss),
             start.recon[:, : net.p],
         )
+        return Inverted(*found_arrays)

@@ -31,7 +31,7 @@ def run_invert(flags: cli.Invert) -> Output:
     with computing_on(flags.device):
         operator = _load(flags)
         file = _read(flags, operator)
-        result = operator.predict(file.measurements, return_u=flags.return_u, refine=0)
+        result = operator.predict(file.measurements, return_u=flags.return_u, refine=flags.refine)
     write_result(out, result, force=flags.force, names=file.names)
     samples: list[dict[str, Any]] = [
         {"sample": name, **{key: float(getattr(result, key)[i]) for key in _DIAGNOSTICS}}

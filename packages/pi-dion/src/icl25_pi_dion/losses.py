@@ -143,13 +143,16 @@ def data(
     """Mean square of the misfit at the sensors.
 
     Args:
-        u_hat: Predicted values.
-        measured: Measured values.
-        scale: Unit of the misfit, sigma_m.
-        mask: Which readings count; None for all.
+        u_hat: Predicted values, shape (B, Q).
+        measured: Measured values, shape (B, Q).
+        scale: Unit of the misfit, sigma_m, shape ().
+        mask: Which readings count, shape (B, Q); None for all.
 
     Returns:
         mean_{b, j} ((u_hat(y_j; m_b) - m_bj) / sigma_m)^2.
+
+    Raises:
+        TypeError: If shapes do not fit, as jax does.
 
     Source:
         Cho and Son (ICLR 2025), the data loss.

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from flax import nnx
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
 from icl25_pi_dion.branches import MLP, CNNBranch, MLPBranch, SetBranch
@@ -85,8 +86,8 @@ class PIDION(nnx.Module):
     """Physics-informed deep inverse operator network.
 
     u_hat(y; m) = g(y) + d(y) (sum_k R_k(m) T_k(y) + b) and s_hat(y; m) = sum_k I_k(m) T_k(y) + b_s, or
-    s_0 exp(0.3 sum_k I_k(m) T_k(y) + b_s) where the unknown is positive. T is the trunk, R the reconstruction branch and I the
-    inverse branch; d vanishes where u is known and g is u there.
+    s_0 exp(0.3 sum_k I_k(m) T_k(y) + b_s) where the unknown is positive. T is the trunk, R the reconstruction branch
+    and I the inverse branch; d vanishes where u is known and g is u there.
 
     Args:
         problem: The inverse problem.
@@ -131,10 +132,10 @@ class PIDION(nnx.Module):
         branch_hidden: Sequence[int] | None = None,
         attention: bool = False,
         rngs: nnx.Rngs | int = 0,
-        dtype: jnp.dtype = jnp.float32,
+        dtype: DTypeLike = jnp.float32,
     ) -> None:
         problem.check()
-        rngs = nnx.Rngs(rngs) if isinstance(rngs, int | np.integer) else rngs
+        rngs = rngs if isinstance(rngs, nnx.Rngs) else nnx.Rngs(int(rngs))
         space = [letter != "t" for letter in problem.coords]
         in_line = sum(space) < 2
         p = (48 if in_line else 96) if p is None else p
@@ -142,7 +143,9 @@ class PIDION(nnx.Module):
         branch_hidden = ((96,) if in_line else (128,)) if branch_hidden is None else tuple(branch_hidden)
         n_waves = (12 if in_line else 6) if fourier is None else fourier
         if p < 1 or n_waves < 0 or any(width < 1 for width in (*hidden, *branch_hidden)):
-            raise ValueError(f"p and widths must be >= 1, fourier >= 0; found {p}, {hidden}, {branch_hidden}, {n_waves}")
+            raise ValueError(
+                f"p and widths must be >= 1, fourier >= 0; found {p}, {hidden}, {branch_hidden}, {n_waves}"
+            )
         same_coords = tuple(problem.target_coords) == tuple(problem.coords)
         if target_trunk not in ("auto", "shared", "own"):
             raise ValueError(f"target_trunk must be auto, shared or own, found {target_trunk!r}")
@@ -171,9 +174,7 @@ class PIDION(nnx.Module):
         self.trunk = MLP((features.n_features, *hidden, p), rngs=rngs, dtype=dtype)
         axes = problem.target_axes
         self.target_features = SpaceFeatures([problem.domain[a] for a in axes], [waves[a] for a in axes])
-        self.target_trunk = (
-            MLP((self.target_features.n_features, *hidden, p), rngs=rngs, dtype=dtype) if own else None
-        )
+        self.target_trunk = MLP((self.target_features.n_features, *hidden, p), rngs=rngs, dtype=dtype) if own else None
         make = _branch_maker(branch, problem, features, p, branch_hidden, attention=attention, rngs=rngs, dtype=dtype)
         self.recon, self.inverse = make(), make()
         self.recon_mean = nnx.Param(jnp.zeros(p, dtype))
@@ -261,10 +262,15 @@ class PIDION(nnx.Module):
         recon = (self.recon(*inputs) + self.recon_mean[...]) * (u_scale / root)
         bias = jnp.full_like(recon[:, :1], 1.0) * (self.recon_bias[...] * u_scale)
         recon = jnp.concatenate([recon, bias, jnp.ones_like(bias)], axis=-1)
-        size = LOG_SCALE if self.positive else self.target_size[...]
+        size = self.log_scale
         inverse = self.inverse(*inputs) * (size / root)
         shift = self.inverse_bias[...] if self.positive else self.target_offset[...] + self.inverse_bias[...] * size
         return Coefficients(recon, jnp.concatenate([inverse, jnp.full_like(inverse[:, :1], 1.0) * shift], axis=-1))
+
+    @property
+    def log_scale(self) -> Float[Array, ""] | float:
+        """Size of the unknown at initialisation, or of its logarithm where it is positive."""
+        return LOG_SCALE if self.positive else self.target_size[...]
 
     @property
     def reference(self) -> Float[Array, ""] | None:
@@ -273,7 +279,7 @@ class PIDION(nnx.Module):
 
 
 def _vanishing(y: Float[Array, "P d"], problem: InverseProblem, *, initial: bool) -> Float[Array, "P 1"]:
-    """The factor d: product of 4 (x - a)(b - x)/(b - a)^2 over space, and of (t - t_0)/(T - t_0) where u starts known."""
+    """The factor d: product of 4 (x - a)(b - x)/(b - a)^2 over space, times (t - t_0)/(T - t_0) if u starts known."""
     factor = jnp.ones_like(y[:, :1])
     for axis, (letter, (low, high)) in enumerate(zip(problem.coords, problem.domain, strict=True)):
         column = y[:, axis : axis + 1]
@@ -293,7 +299,7 @@ def _branch_maker(
     *,
     attention: bool,
     rngs: nnx.Rngs,
-    dtype: jnp.dtype,
+    dtype: DTypeLike,
 ) -> Callable[[], nnx.Module]:
     if isinstance(branch, nnx.Module):
         return lambda: nnx.clone(branch)
@@ -305,6 +311,8 @@ def _branch_maker(
     if branch == "cnn":
         shape = problem.sensor_shape
         if shape is None or math.prod(shape) != n_sensors:
-            raise ValueError(f"branch='cnn' needs sensors on a grid, found sensor_shape {shape} for {n_sensors} sensors")
+            raise ValueError(
+                f"branch='cnn' needs sensors on a grid, found sensor_shape {shape} for {n_sensors} sensors"
+            )
         return lambda: CNNBranch(shape, p, rngs=rngs, dtype=dtype)
     raise ValueError(f"branch must be mlp, cnn, set or a flax.nnx module, found {branch!r}")

@@ -31,7 +31,9 @@ def make_optimizer(
     if isinstance(optimizer, optax.GradientTransformation):
         return optax.with_extra_args_support(optimizer)
     if optimizer not in DEFAULT_RATES:
-        raise ValueError(f"optimizer must be {', '.join(DEFAULT_RATES)} or an optax transformation, found {optimizer!r}")
+        raise ValueError(
+            f"optimizer must be {', '.join(DEFAULT_RATES)} or an optax transformation, found {optimizer!r}"
+        )
     rate = DEFAULT_RATES[optimizer] if learning_rate is None else learning_rate
     if not rate > 0:
         raise ValueError(f"learning_rate must be > 0, found {rate}")

@@ -17,20 +17,23 @@ from icl25_pi_dion.checks import Measurements
 from icl25_pi_dion.objective import Objective, TrainingData, Weights
 from icl25_pi_dion.problem import InverseProblem, TargetScale
 
-__all__ = ["chosen_weights", "device_mesh", "make_objective", "on_device", "split", "standardisation"]
+__all__ = ["check_meaning", "chosen_weights", "device_mesh", "make_objective", "on_device", "split", "standardisation"]
 
 NOISE_MATTERS = 0.005  # noise above which differences of neighbouring readings are not fitted
 NOISE_FOR_WEIGHT = 0.02
 VALIDATION_SHARE, MOST_VALIDATION = 10, 100
 
 
-def chosen_weights(problem: InverseProblem, given: Mapping[str, float] | None, noise_std: float) -> Weights:
+def chosen_weights(
+    problem: InverseProblem, given: Mapping[str, float] | None, noise_std: float, *, all_read: bool = True
+) -> Weights:
     """Fill in the weights that are not given, and adapt them to noise.
 
     Args:
         problem: The inverse problem.
         given: Weights by name.
         noise_std: Noise of the measurements over sigma_m.
+        all_read: Whether every sample has the readings of all sensors of the problem.
 
     Returns:
         The weights.
@@ -48,12 +51,29 @@ def chosen_weights(problem: InverseProblem, given: Mapping[str, float] | None, n
             raise ValueError(f"weight {name} must be >= 0, found {value}")
     at_one_time = "t" in problem.coords and np.ptp(np.asarray(problem.sensors())[:, problem.coords.index("t")]) == 0
     on_line = len(grid_spacing(problem)) == 1 and at_one_time
-    weights = replace(Weights(h1=0.1 if on_line else 0.0), **given)
+    weights = replace(Weights(h1=0.1 if on_line and all_read else 0.0), **given)
     if noise_std > NOISE_MATTERS:
         weights = replace(weights, h1=0.0, data=weights.data * min(1.0, (NOISE_FOR_WEIGHT / noise_std) ** 2))
-    if weights.h1 > 0 and not grid_spacing(problem):
-        raise ValueError("weight h1 needs sensors on a regular grid")
+    if weights.h1 > 0 and not (grid_spacing(problem) and all_read):
+        raise ValueError("weight h1 needs the readings of all sensors on a regular grid")
     return weights
+
+
+def check_meaning(readings: Measurements, weights: Weights, *, n_labelled: int) -> None:
+    """Refuse what u = 0, s = 0 would solve.
+
+    Args:
+        readings: Checked measurements.
+        weights: Weights of the loss.
+        n_labelled: Number of samples with labels.
+
+    Raises:
+        ValueError: If all measurements are zero, or neither they nor labels have a weight.
+    """
+    if not readings.values.any():
+        raise ValueError("all measurements are zero: there is nothing to learn from")
+    if n_labelled == 0 and weights.data == 0:
+        raise ValueError("weight data is 0 and there are no labels: u = 0, s = 0 would solve the problem")
 
 
 def grid_spacing(problem: InverseProblem) -> tuple[float, ...]:
@@ -137,9 +157,7 @@ def standardisation(readings: Measurements, *, shared: bool) -> tuple[Float[np.n
     mean = np.nanmean(values, axis=0) if shared else np.asarray(np.nanmean(values))
     scale = float(np.sqrt(np.nanmean(np.square(values - mean))))
     if scale <= 1e-9 * float(np.sqrt(np.nanmean(np.square(values)))):
-        warnings.warn(
-            "all measurements are equal: a network trained on a single one only knows that one", stacklevel=4
-        )
+        warnings.warn("all measurements are equal: a network trained on a single one only knows that one", stacklevel=4)
         return np.zeros_like(mean), float(np.sqrt(np.nanmean(np.square(values))))
     return mean, scale
 

@@ -31,7 +31,7 @@ class Dirichlet:
     initial: bool = True
     hard: bool = True
 
-    def lifting(self, y: Float[Array, "P d"]) -> Float[Array, "P"]:
+    def lifting(self, y: Float[Array, "P d"] | Float[np.ndarray, "P d"]) -> Float[Array, "P"]:
         """Evaluate the boundary values at points.
 
         Args:
@@ -39,10 +39,17 @@ class Dirichlet:
 
         Returns:
             The values.
+
+        Raises:
+            ValueError: If the function of the values returns another shape than (P,).
         """
-        if callable(self.value):
-            return self.value(y)
-        return jnp.full_like(jnp.asarray(y)[..., 0], self.value)
+        value: Any = self.value
+        if callable(value):
+            found = jnp.asarray(value(jnp.asarray(y)))
+            if found.shape != y.shape[:-1]:
+                raise ValueError(f"boundary values must have shape {y.shape[:-1]}, found {found.shape}")
+            return found
+        return jnp.full_like(jnp.asarray(y)[..., 0], value)
 
 
 class TargetScale(NamedTuple):
@@ -94,6 +101,9 @@ class InverseProblem:
             axis fewer than there are coordinates. None: that of the measurements.
         target_shape: Shape of the grid on which s is returned.
         target_range: Values between which s must lie in labels, ends excluded.
+
+    Source:
+        Cho and Son (ICLR 2025), problem setting.
 
     Example:
         >>> class Sine(InverseProblem):
@@ -170,6 +180,9 @@ class InverseProblem:
 
         Returns:
             The scales.
+
+        Raises:
+            ValueError: In problems that need measurements of a certain sign.
         """
         return TargetScale()
 
@@ -216,7 +229,9 @@ class InverseProblem:
         bad = np.argwhere((s <= low) | (s >= high))
         if len(bad):
             i, j = bad[0]
-            raise ValueError(f"sample {i}, value {j}: the unknown must lie between {low:g} and {high:g}, found {s[i, j]:g}")
+            raise ValueError(
+                f"sample {i}, value {j}: the unknown must lie between {low:g} and {high:g}, found {s[i, j]:g}"
+            )
 
     @property
     def target_grid(self) -> tuple[int, ...]:

@@ -75,6 +75,9 @@ def read_measurements(
         ValueError: If the file is corrupt, empty, lacks an array or a column, holds something else than finite numbers,
             or was measured by other sensors than those of the problem. The message is one line.
         ImportError: If the file needs a library that is not installed; the message says which extra to install.
+
+    Source:
+        This package's.
     """
     path = Path(path)
     if path.is_dir():

@@ -25,9 +25,7 @@ class SensorReadings(NamedTuple):
     mask: Bool[np.ndarray, "n m"]
 
     @classmethod
-    def from_list(
-        cls, samples: Sequence[tuple[Float[np.ndarray, "m_i d"], Float[np.ndarray, "m_i"]]]
-    ) -> SensorReadings:
+    def from_list(cls, samples: Sequence[tuple[Float[np.ndarray, "_ d"], Float[np.ndarray, " _"]]]) -> SensorReadings:
         """Pad samples of different lengths.
 
         Args:

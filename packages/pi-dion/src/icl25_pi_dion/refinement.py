@@ -99,9 +99,12 @@ def refine(
         Stability estimates of Cho and Son (ICLR 2025) bound the error by the loss that is minimised here.
     """
     k = start.recon.shape[1] - 1  # the last weight, of the lifting, is 1
-    scale_s = 0.3 if net.positive else net.target_size[...]
+    scale_s = net.log_scale
     root = jnp.sqrt(jnp.asarray(net.p, values.dtype))
-    scales = jnp.concatenate([jnp.full(k, 1.0) * net.field_scale[...], jnp.full(start.inverse.shape[1], 1.0) * scale_s]) / root
+    scales = (
+        jnp.concatenate([jnp.full(k, 1.0) * net.field_scale[...], jnp.full(start.inverse.shape[1], 1.0) * scale_s])
+        / root
+    )
     pull = jnp.maximum(PULL, noise_std**2) / len(scales) / scales**2
     origin = jnp.concatenate([start.recon[:, :k], start.inverse], axis=1)
 
@@ -139,7 +142,7 @@ def refine(
 
 def _residual(objective: Objective, net: PIDION, frozen: Frozen, u: dict, raw: dict) -> Float[Array, "B P"]:
     problem = objective.problem
-    s = exponential(raw, net.reference, tuple(problem.target_coords)) if net.positive else raw
+    s = raw if net.reference is None else exponential(raw, net.reference, tuple(problem.target_coords))
     value = problem.residual(Derivatives(u, "derivatives"), Derivatives({"value": s["s"], **s}, ""), frozen.points)
     weight = jnp.sqrt(objective.weights.physics / len(frozen.points)) / objective.residual_scale
     return value * weight
@@ -175,7 +178,9 @@ def _rows(objective, net, frozen, coefficients, values, mask) -> Float[Array, "B
     return jnp.concatenate(parts, axis=1)
 
 
-def _linearised(objective, net, frozen, coefficients, values, mask) -> tuple[Float[Array, "B r"], Float[Array, "B r K"]]:
+def _linearised(
+    objective, net, frozen, coefficients, values, mask
+) -> tuple[Float[Array, "B r"], Float[Array, "B r K"]]:
     u = {name: coefficients.recon @ part.T for name, part in frozen.u.items()}
     raw = {name: coefficients.inverse @ part.T for name, part in frozen.s.items()}
 

@@ -12,7 +12,6 @@ from jaxtyping import Float, Shaped
 
 if TYPE_CHECKING:
     import xarray
-    from matplotlib.figure import Figure
 
 __all__ = ["InversionResult"]
 
@@ -99,7 +98,7 @@ class InversionResult:
 
         return result_dataset(self)
 
-    def plot(self, truth: Float[np.ndarray, "n *shape"] | None = None, n: int = 3) -> Figure:
+    def plot(self, truth: Float[np.ndarray, "n *shape"] | None = None, n: int = 3) -> Any:
         """Draw the first inversions, beside the truth where it is given.
 
         Args:
@@ -107,7 +106,10 @@ class InversionResult:
             n: How many.
 
         Returns:
-            The figure.
+            A matplotlib figure.
+
+        Raises:
+            ValueError: If ``n`` is less than 1, or the truth has another size.
         """
         from icl25_pi_dion.plotting import plot_inversions
 

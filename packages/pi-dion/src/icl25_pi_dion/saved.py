@@ -57,7 +57,9 @@ def save_operator(operator: InverseOperator, folder: Path, *, force: bool) -> No
         raise FileExistsError(f"{folder} holds an estimator; pass force=True to replace it")
     problem, net, objective = operator.problem_, operator.net_, operator.objective_
     options = {
-        name: value for name, value in operator.get_params().items() if name not in ("problem", "net", "optimizer", "weights")
+        name: value
+        for name, value in operator.get_params().items()
+        if name not in ("problem", "net", "optimizer", "weights")
     }
     config = {
         "format": FORMAT,
@@ -118,7 +120,11 @@ def load_operator(
 
 
 def _rebuilt(
-    kind: type[InverseOperator], folder: Path, config: dict[str, Any], problem: InverseProblem | None, net: PIDION | None
+    kind: type[InverseOperator],
+    folder: Path,
+    config: dict[str, Any],
+    problem: InverseProblem | None,
+    net: PIDION | None,
 ) -> InverseOperator:
     if config["format"] != FORMAT:
         raise ValueError(f"{folder}/config.json has format {config['format']}, expected {FORMAT}")
@@ -154,9 +160,13 @@ def _rebuilt(
     objective = {name: _tuple(value) for name, value in config["objective"].items()}
     operator.objective_ = Objective(problem, operator.weights_, **objective)
     operator.n_steps_, operator.stopped_, operator.history_ = config["n_steps"], config["stopped"], []
-    operator.novelty_ = Novelty(**{**arrays["novelty"], "rest": float(arrays["novelty"]["rest"])})
+    known = arrays["novelty"]
+    operator.novelty_ = Novelty(known["mean"], known["components"], known["deviations"], float(known["rest"]))
     calibration = read_json(folder / "calibration.json")
-    operator.calibration_ = {int(k): float("inf") if v is None else v for k, v in calibration.items()}
+    try:
+        operator.calibration_ = {int(k): float("inf") if v is None else float(v) for k, v in calibration.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder}/calibration.json is damaged: {error}") from error
     operator._labelled = None
     operator._start_inference()
     return operator

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +12,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from icl25_pi_dion.problem import InverseProblem
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["PriorInformation", "Spectrum", "identifiability"]
 
@@ -169,7 +166,7 @@ class Spectrum:
             f"expected relative error of {error:.0%}; measure more, for longer, or elsewhere"
         )
 
-    def plot(self, noise: float = 0.01) -> Figure:
+    def plot(self, noise: float = 0.01) -> Any:
         """Draw the spectrum, the functions that the measurement sees best and those that it hardly sees.
 
         Args:
@@ -209,8 +206,8 @@ def identifiability(
 
     Args:
         problem: The problem; it defines ``forward``. Its ``sample_target``, if any, is the prior.
-        s: Where to linearise, on the target grid. Default: the mean of the prior; without one, zero, or one for a
-            positive unknown.
+        s: Where to linearise, shape (*target_grid), or flattened. Default: the mean of the prior; without one, zero,
+            or one for a positive unknown.
         k: Number of singular values; at most the number of sensors and of target nodes.
         seed: Seed of the draws.
         n_prior: Number of draws from the prior, >= 2.

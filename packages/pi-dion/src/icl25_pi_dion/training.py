@@ -19,7 +19,15 @@ from jaxtyping import Array, Float
 
 from icl25_pi_dion import losses
 from icl25_pi_dion.network import PIDION
-from icl25_pi_dion.objective import Batch, Objective, TrainingData, at_sensors, collocation_points, draw_batch, residual_of
+from icl25_pi_dion.objective import (
+    Batch,
+    Objective,
+    TrainingData,
+    at_sensors,
+    collocation_points,
+    draw_batch,
+    residual_of,
+)
 from icl25_pi_dion.optimizers import scaled
 
 __all__ = ["Diverged", "Schedule", "TrainState", "Trainer", "Validation"]
@@ -130,6 +138,7 @@ class Trainer:
     validation: TrainingData
     seed: int
     mesh: Mesh | None = None
+
     def __post_init__(self) -> None:
         self._graph, self._params, self._rest = nnx.split(self.net, nnx.Param, ...)
         self._key = jax.random.key(self.seed)

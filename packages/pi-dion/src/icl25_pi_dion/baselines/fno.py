@@ -218,7 +218,7 @@ class FNO2d(Baseline):
     def _apply(self, params: Any, fields: Float[Array, "B n_x n_y"]) -> Float[Array, "B n_x n_y"]:
         field, field_scale, target, target_scale = (part.astype(np.float32) for part in self.scales_)
         raw = target + target_scale * nnx.merge(self._graph, params)((fields - field) / field_scale)
-        return jnp.exp(raw) if self.problem.positive else raw
+        return jnp.exp(raw) if self.problem.positive else jnp.asarray(raw)
 
     def _on_target_grid(self, M: Any) -> Float[np.ndarray, "n n_x n_y"]:
         sizes = [len(axis) for axis in self._sensor_axes]
@@ -244,7 +244,7 @@ def _grids(problem: InverseProblem) -> tuple[list[np.ndarray], list[np.ndarray]]
         if np.allclose(sensors[:, columns], grid(axes), atol=1e-9) and _constant_elsewhere(sensors, columns):
             return axes, targets
     raise ValueError(
-        f"FNO2d needs sensors on a uniform grid over the whole domain of the unknown; those of {type(problem).__name__} "
+        f"FNO2d needs sensors on a uniform grid over the domain of the unknown; those of {type(problem).__name__} "
         "form none"
     )
 

@@ -60,10 +60,10 @@ class GaussNewton(Baseline):
         sigma: Standard deviation of the noise of a reading, in the unit of the measurements. Default: 0.001 of the root
             mean square of the measurement.
         n_iterations: Most steps.
-        start: The unknown at the start, shape (*target_shape). Default: the constant that ``problem.target_scale`` says.
+        start: The unknown at the start, shape (*target_shape). Default: what ``problem.target_scale`` says.
         tolerance: Relative decrease of the objective at which the steps end, where ``lam`` is given.
-        prior: ``"h1_0"``: s is 0 on the edge of the grid, where u = 0 often hides it; ``"h1"``: it is free there. Default:
-            ``"h1"`` for positive unknowns, else ``"h1_0"``.
+        prior: ``"h1_0"``: s is 0 on the edge of the grid, where u = 0 often hides it; ``"h1"``: it is free there.
+            Default: ``"h1"`` for positive unknowns, else ``"h1_0"``.
 
     Raises:
         ValueError: If an argument is out of range, or the problem refuses ``start``.
@@ -232,7 +232,7 @@ class GaussNewton(Baseline):
         return move
 
     def _smoothed(self, g: Float[Array, " n_s"]) -> Float[Array, " n_s"]:
-        return self._free * self._norm.inverse(self._free * g)
+        return jnp.asarray(self._free) * self._norm.inverse(jnp.asarray(self._free) * g)
 
     def _curvature_of(self, theta: Array, m: Array, sigma: Array) -> Float[Array, ""]:
         """Largest curvature of the misfit in units of the regularisation, by power iterations."""

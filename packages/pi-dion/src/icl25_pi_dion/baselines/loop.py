@@ -61,7 +61,9 @@ class Loop:
                 params, state, mean = self._compiled(params, state, key, steps, data)
                 means.append(float(mean))
                 if not np.isfinite(means[-1]):
-                    raise Diverged(f"{self.label}: the loss is not finite after step {first}; choose a smaller learning_rate")
+                    raise Diverged(
+                        f"{self.label}: the loss is not finite after step {first}; choose a smaller learning_rate"
+                    )
                 bar.advance(len(steps))
         return params, np.array(means)
 

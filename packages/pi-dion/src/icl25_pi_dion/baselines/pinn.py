@@ -67,8 +67,8 @@ class PINN(Baseline):
         n_collocation: Collocation points a step. Default: 300 for one dimension of space, 400 for more.
         trunk: Widths of the hidden layers. Default: (48, 48), or (64, 64).
         weights: Weights of the terms of the loss; those not named keep the defaults of ``InverseOperator``.
-        noise_std: Standard deviation of the noise over the root mean square of the measurement, which sets weights as in
-            ``InverseOperator``.
+        noise_std: Standard deviation of the noise over the root mean square of the measurement, which sets weights as
+            in ``InverseOperator``.
         seed: Seed of weights and draws, a whole number >= 0.
         learning_rate: At the start; it falls to 1 % along a cosine. Default: 2e-2 for muon, 1e-3 for Adam.
 
@@ -109,7 +109,9 @@ class PINN(Baseline):
 
         def loss(params: Any, key: Key[Array, ""], data: Any) -> Float[Array, ""]:
             readings, rest, residual_scale = data
-            batch = draw_batch(key, readings, problem, batch_size=1, n_points=n_points, stratified=True, all_sensors=all_sensors)
+            batch = draw_batch(
+                key, readings, problem, batch_size=1, n_points=n_points, stratified=True, all_sensors=all_sensors
+            )
             return self._objective(residual_scale)(nnx.merge(self._graph, params, rest), batch)[0]
 
         self._loop = Loop(loss, make_optimizer(optimizer, steps, learning_rate), steps, "training the PINN")
