@@ -153,9 +153,7 @@ def check_labels(
     return rows, values
 
 
-def check_points(
-    name: str, points: Float[np.ndarray, "n d"], problem: InverseProblem, axes: Iterable[int]
-) -> Float[np.ndarray, "n d"]:
+def check_points(name: str, points: Any, problem: InverseProblem, axes: Iterable[int]) -> Float[np.ndarray, "n d"]:
     """Check points at which to evaluate.
 
     Args:

@@ -221,10 +221,10 @@ class InverseOperator:
     def predict(
         self,
         M: Any,
-        points: Float[np.ndarray, "n_s d_s"] | None = None,
+        points: Any = None,
         return_u: bool = False,
         refine: int = 0,
-        points_u: Float[np.ndarray, "n_u d"] | None = None,
+        points_u: Any = None,
     ) -> InversionResult:
         """Invert measurements.
 

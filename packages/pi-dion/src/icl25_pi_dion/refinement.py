@@ -124,7 +124,7 @@ def refine(
         slope = jnp.einsum("bqi,bq->bi", jacobian, rows) + pull * (theta - origin)
         move = -jnp.linalg.solve(normal, slope[..., None])[..., 0]
 
-        def halve(_: int, best: tuple) -> tuple:
+        def halve(_: Array, best: tuple) -> tuple:
             theta_best, loss_best, size = best
             trial = theta + size * move
             value = loss_of(trial)

@@ -15,7 +15,7 @@ import numpy as np
 import optax
 from flax import nnx
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from icl25_pi_dion import losses
 from icl25_pi_dion.network import PIDION
@@ -237,9 +237,9 @@ class Trainer:
         return state._replace(stopped=stopped), {"val_residual": found.residual, "val_misfit": found.misfit}
 
     def _run_chunk(
-        self, params: Any, opt_state: Any, steps: Float[Array, " c"], rate: Float[Array, ""], data: TrainingData
+        self, params: Any, opt_state: Any, steps: Int[Array, " c"], rate: Float[Array, ""], data: TrainingData
     ) -> tuple[Any, Any, Float[Array, ""], dict[str, Float[Array, ""]]]:
-        def one(carry: tuple[Any, Any], step: Float[Array, ""]) -> tuple[tuple[Any, Any], Any]:
+        def one(carry: tuple[Any, Any], step: Int[Array, ""]) -> tuple[tuple[Any, Any], Any]:
             params, opt_state = carry
             batch = self._draw(step, data)
 
@@ -255,7 +255,7 @@ class Trainer:
         (params, opt_state), (totals, terms) = jax.lax.scan(one, (params, opt_state), steps)
         return params, opt_state, totals.mean(), {name: values.mean() for name, values in terms.items()}
 
-    def _draw(self, step: Float[Array, ""], data: TrainingData) -> Batch:
+    def _draw(self, step: Int[Array, ""], data: TrainingData) -> Batch:
         plan, weights = self.schedule, self.objective.weights
         draw = step // plan.chunk if plan.fixed_batch else step
         options = {

@@ -101,18 +101,22 @@ class PINN(Baseline):
         chosen = chosen_weights(problem, weights, noise_std)
         if chosen.data == 0:
             raise ValueError("weight data is 0: u = 0, s = 0 would solve the problem")
-        self._weights = chosen
         n_points = n_collocation or (300 if _in_line(problem) else 400)
         self._net = self._new_net()
         self._graph, _, _ = nnx.split(self._net, nnx.Param, ...)
         all_sensors = chosen.h1 > 0
+        h1 = (tuple(problem.sensor_shape or ()), grid_spacing(problem)) if all_sensors else ((), ())
+        objective = Objective(problem, chosen, h1_shape=h1[0], h1_spacing=h1[1])
 
         def loss(params: Any, key: Key[Array, ""], data: Any) -> Float[Array, ""]:
             readings, rest, residual_scale = data
             batch = draw_batch(
                 key, readings, problem, batch_size=1, n_points=n_points, stratified=True, all_sensors=all_sensors
             )
-            return self._objective(residual_scale)(nnx.merge(self._graph, params, rest), batch)[0]
+            _, terms = objective(nnx.merge(self._graph, params, rest), batch)
+            # The unit of the residual is that of this measurement, and no constant of the compiled program.
+            terms["physics"] = terms.get("physics", jnp.zeros(())) / residual_scale**2
+            return sum((getattr(chosen, name) * term for name, term in terms.items()), start=jnp.zeros(()))
 
         self._loop = Loop(loss, make_optimizer(optimizer, steps, learning_rate), steps, "training the PINN")
         self._inspect = jax.jit(self._inspected)
@@ -169,11 +173,6 @@ class PINN(Baseline):
         in_line = _in_line(self.problem)
         p = (48 if in_line else 96) if self.trunk is None else tuple(self.trunk)[-1]
         return PIDION(self.problem, p, self.trunk, _Free(p, rngs=rngs), "own", rngs=rngs)
-
-    def _objective(self, residual_scale: Float[Array, ""]) -> Objective:
-        shape = tuple(self.problem.sensor_shape or ())
-        spacing = grid_spacing(self.problem) if self._weights.h1 > 0 else ()
-        return Objective(self.problem, self._weights, residual_scale, 1.0, shape, spacing)
 
     def _inspected(self, params: Any, data: Any) -> tuple[Array, Array, Array, Array]:
         readings, rest, scale = data

@@ -162,7 +162,7 @@ class Tikhonov(Baseline):
     def _discrepant(
         self, along: Float[np.ndarray, "n k"], outside: Float[np.ndarray, " n"], noise: float
     ) -> Float[np.ndarray, " n"]:
-        """Find the alpha whose squared misfit is that of the noise: 0 if all are larger, infinite if all are smaller."""
+        """Find the alpha whose squared misfit is that of the noise: 0 if all exceed it, infinite if none does."""
         if self.method == "tsvd":
             # What the truncation after k = 0, 1, ... values leaves of the squared misfit.
             left = (np.sum(along**2, axis=1) + outside)[:, None] - np.cumsum(np.pad(along**2, ((0, 0), (1, 0))), axis=1)

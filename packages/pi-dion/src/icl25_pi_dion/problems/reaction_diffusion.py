@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Literal
 
 import jax.numpy as jnp
@@ -43,7 +44,7 @@ class ReactionDiffusionSource(InverseProblem):
             draws do not vanish at the ends, where they conflict with u = 0.
         alpha: Smoothness of the sine prior.
         tau: Inverse length scale of the sine prior.
-        n_modes: Number of sines.
+        n_modes: Number of sines. Default: 24, or as many as the places allow.
         length_scale: Length scale of the RBF prior.
 
     Raises:
@@ -67,11 +68,11 @@ class ReactionDiffusionSource(InverseProblem):
         n_sensors: int = 51,
         *,
         n_times: int = 11,
-        window: tuple[float, float] = (0.0, 0.5),
+        window: Sequence[float] = (0.0, 0.5),
         prior: Literal["sine", "rbf"] = "sine",
         alpha: float = 3.0,
         tau: float = 10.0,
-        n_modes: int = 24,
+        n_modes: int | None = None,
         length_scale: float = 0.2,
     ) -> None:
         check_choice("measurement", measurement, ("final", "window", "full"))
@@ -81,6 +82,7 @@ class ReactionDiffusionSource(InverseProblem):
             raise ValueError(f"kappa must be >= 0, k and tau finite, found {kappa}, {k} and {tau}")
         if n_sensors < 5 or n_times < 3:
             raise ValueError(f"n_sensors must be >= 5 and n_times >= 3, found {n_sensors} and {n_times}")
+        n_modes = min(24, n_sensors - 2) if n_modes is None else n_modes
         if not 1 <= n_modes <= n_sensors - 2:
             raise ValueError(f"n_modes must be from 1 to n_sensors - 2 = {n_sensors - 2}, found {n_modes}")
         self.D, self.kappa, self.k, self.T = float(D), float(kappa), float(k), float(T)
