@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from icl25_pi_dion.cli import main
+from icl25_pi_dion.compile_cache import use_compile_cache
 from icl25_pi_dion.data import sample_prior, simulate
 from icl25_pi_dion.problems import ReactionDiffusionSource
 from icl25_pi_dion.tables import write_arrays
@@ -56,6 +57,7 @@ def cache_home(tmp_path_factory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("cache")
     before = os.environ.get("XDG_CACHE_HOME")
     os.environ["XDG_CACHE_HOME"] = str(folder)
+    use_compile_cache()
     yield folder
     if before is None:
         del os.environ["XDG_CACHE_HOME"]

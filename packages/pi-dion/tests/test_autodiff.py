@@ -26,13 +26,17 @@ def points(d: int, n: int = 7):
     return jnp.asarray(np.random.default_rng(1).uniform(size=(n, d)))
 
 
+def slope(function, axis):
+    return lambda at: jax.grad(function)(at)[axis]
+
+
 def nested(trunk, y, axes):
     """The derivative at each point by jax.grad of jax.grad, one output at a time."""
 
     def one(point, k):
         function = lambda at: trunk(at[None])[0, k]  # noqa: E731
         for axis in axes:
-            function = (lambda inner, axis: lambda at: jax.grad(inner)(at)[axis])(function, axis)
+            function = slope(function, axis)
         return function(point)
 
     return np.array([[one(point, k) for k in range(trunk(y).shape[1])] for point in y])

@@ -15,7 +15,7 @@ from icl25_pi_dion.network import PIDION
 from icl25_pi_dion.problems import HelmholtzCoefficient, ReactionDiffusionSource
 from icl25_pi_dion.refinement import freeze, refine
 
-RD = ReactionDiffusionSource(n_sensors=31, n_modes=8)
+RD = ReactionDiffusionSource()
 QUICK = {"calibration": 0, "check_identifiable": False}
 
 
@@ -75,9 +75,9 @@ def test_one_call_equals_many_and_points_are_free(operator, pairs):
     np.testing.assert_allclose(operator.predict(test[3:4]).s[0], together.s[3], rtol=1e-4, atol=1e-5)
     nodes = np.array([0.2, 0.5])
     found = operator.predict(test, points=nodes, return_u=True, points_u=[[0.5, 0.0], [0.5, 1.0]])
-    np.testing.assert_allclose(found.s, together.s[:, [6, 15]], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found.s, together.s[:, [10, 25]], rtol=1e-4, atol=1e-5)
     assert not found.u[:, 0].any()
-    np.testing.assert_allclose(found.u[:, 1], test[:, 15], atol=0.05)
+    np.testing.assert_allclose(found.u[:, 1], test[:, 25], atol=0.05)
     np.testing.assert_allclose(found.error_estimate, together.error_estimate, rtol=1e-5)
     with pytest.raises(ValueError, match="points must be finite, a row of x"):
         operator.predict(test, points=np.zeros((2, 2)))
@@ -118,7 +118,7 @@ def test_parameters_follow_scikit_learn():
     with pytest.raises(ValueError, match="unknown parameters stepz"):
         operator.set_params(stepz=1)
     with pytest.raises(RuntimeError, match="not fitted"):
-        operator.predict(np.zeros((1, 31)))
+        operator.predict(np.zeros((1, 51)))
 
 
 def test_the_same_seed_gives_the_same_and_resuming_too(pairs, tmp_path):
@@ -186,7 +186,7 @@ def test_sets_of_sensors_are_learned(pairs):
     test, sensors = pairs[1][400:420], RD.sensors()
     full = operator.predict(test)
     assert relative_errors(full.s, pairs[0][400:420]).mean() < 0.45
-    half = SensorReadings(test[:, ::2], np.broadcast_to(sensors[::2], (20, 16, 2)), np.ones((20, 16), bool))
+    half = SensorReadings(test[:, ::2], np.broadcast_to(sensors[::2], (20, 26, 2)), np.ones((20, 26), bool))
     found = operator.predict(half)
     assert relative_errors(found.s, pairs[0][400:420]).mean() < 0.55
     listed = operator.predict([(sensors[::2], row) for row in test[:, ::2]], refine=1)

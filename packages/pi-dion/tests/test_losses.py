@@ -210,7 +210,7 @@ def test_second_derivatives_of_a_positive_unknown_bring_the_first_along(x64):
 
 def test_third_derivatives_of_a_positive_unknown_are_refused():
     raw = {"s": jnp.zeros((1, 1)), "s_x": jnp.zeros((1, 1)), "s_xxx": jnp.zeros((1, 1))}
-    with pytest.raises(ValueError, match="'s_xxx': .* up to the second"):
+    with pytest.raises(ValueError, match=r"'s_xxx': .* up to the second"):
         losses.exponential(raw, 1.0, ("x",))
 
 

@@ -151,7 +151,7 @@ def test_sets_of_readings_are_checked():
     with pytest.raises(ValueError, match=r"sample 0, reading 0: t = 1.5 is outside \[0, 1\]"):
         check_measurements(outside, RD, takes_sets=True)
     for bad in ([], [(np.zeros((2, 2)), np.zeros(3))], [(np.zeros((0, 2)), np.zeros(0))]):
-        with pytest.raises(ValueError, match="no samples|must have locations"):
+        with pytest.raises(ValueError, match=r"no samples|must have locations"):
             SensorReadings.from_list(bad)
 
 

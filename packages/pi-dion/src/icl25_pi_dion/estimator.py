@@ -172,7 +172,7 @@ class InverseOperator:
             raise ValueError("net was made for another problem than the estimator's")
         readings = check_measurements(M, problem, takes_sets=net.takes_sets, missing=self.missing)
         labelled, unknowns = check_labels(labels, len(readings.values), problem)
-        all_read = readings.mask is None and readings.locations.ndim == 2
+        all_read = readings.mask is None and not net.takes_sets
         weights = chosen_weights(problem, self.weights, self.noise_std, all_read=all_read)
         check_meaning(readings, weights, n_labelled=len(labelled))
         train = np.arange(len(readings.values))
