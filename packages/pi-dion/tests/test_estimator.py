@@ -66,7 +66,7 @@ def test_refinement_lowers_errors_and_never_a_loss(operator, pairs):
             assert (np.abs(found.recon - start.recon) > 0).any()
         exact, loss = refine(operator.objective_, net, frozen, net.coefficients(values), values, steps=1, damping=0.0)
         _, again = refine(operator.objective_, net, frozen, exact, values, steps=1, damping=0.0)
-        np.testing.assert_allclose(again[:, 1], loss[:, 1], rtol=1e-4)  # one step solves a linear problem
+        np.testing.assert_allclose(again[:, 1], loss[:, 1], rtol=1e-3)  # one step solves a linear problem
 
 
 def test_one_call_equals_many_and_points_are_free(operator, pairs):
