@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -14,6 +15,15 @@ from icl25_pi_dion.network import PIDION
 from icl25_pi_dion.problem import InverseProblem
 from icl25_pi_dion.problems import DarcyPermeability, HelmholtzCoefficient, ReactionDiffusionSource
 from icl25_pi_dion.training import Diverged
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """Networks this small are compiled for longer than they are trained."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
 
 
 @pytest.fixture(scope="module")

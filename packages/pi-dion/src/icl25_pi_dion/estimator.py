@@ -13,7 +13,7 @@ import optax
 from flax import nnx
 from jaxtyping import Float
 
-from icl25_pi_dion.calibration import Novelty, error_constant
+from icl25_pi_dion.calibration import Novelty, error_constant, relative_errors
 from icl25_pi_dion.checkpoints import CheckpointFolder
 from icl25_pi_dion.checks import Measurements, check_labels, check_measurements, check_points, problem_for
 from icl25_pi_dion.fitting import run_training
@@ -380,8 +380,8 @@ class InverseOperator:
             readings, unknowns = pairs
             grid = np.asarray(self.problem_.target_points(), float)
             found = self._inference(readings, grid, np.asarray(self.problem_.sensors(), float)[:0], refine)
-            error = np.sqrt(np.mean(np.square(found.s - unknowns), axis=1))
-            self.calibration_[refine] = error_constant(error, found.indicator)
+            error, size = relative_errors(found.s, unknowns), np.sqrt(np.mean(np.square(found.s), axis=1))
+            self.calibration_[refine] = error_constant(error, found.indicator / np.maximum(size, np.finfo(float).tiny))
         return self.calibration_[refine]
 
 

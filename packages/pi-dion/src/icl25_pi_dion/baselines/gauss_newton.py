@@ -34,7 +34,8 @@ class GaussNewtonResult(NamedTuple):
         n_iterations: Steps that were taken.
         misfit: Root mean square misfit over sigma.
         lam: The regularisation at the end.
-        converged: Whether the objective stopped decreasing; where lam was not given, whether the misfit reached sigma.
+        converged: Whether no step promises to decrease the objective any more; where lam was not given, whether the
+            misfit reached sigma.
         history: Misfit before the first step and after each.
     """
 
@@ -61,7 +62,8 @@ class GaussNewton(Baseline):
             mean square of the measurement.
         n_iterations: Most steps.
         start: The unknown at the start, shape (*target_shape). Default: what ``problem.target_scale`` says.
-        tolerance: Relative decrease of the objective at which the steps end, where ``lam`` is given.
+        tolerance: Relative decrease of the objective, as the next step promises it, below which the steps end, where
+            ``lam`` is given.
         prior: ``"h1_0"``: s is 0 on the edge of the grid, where u = 0 often hides it; ``"h1"``: it is free there.
             Default: ``"h1"`` for positive unknowns, else ``"h1_0"``.
 
@@ -160,35 +162,42 @@ class GaussNewton(Baseline):
                 raise ValueError("the forward map has no finite value at the start: pass another start")
             lam = self.lam or float(self._curvature(theta, *data))
             converged = self.lam is None and history[0] <= 1
-            objective = math.inf
             while not converged and len(history) <= self.n_iterations:
                 before = float(self._objective(theta, lam, *data))
-                theta, objective = self._searched(theta, lam, before, data)
+                move, promised = self._step(theta, lam, *data)
+                if self.lam is not None and float(promised) <= self.tolerance * before:
+                    converged = True
+                    break
+                found = self._searched(theta, move, lam, before, data)
+                if found is None and self.lam is not None:
+                    break
+                theta = theta if found is None else found
                 history.append(float(self._misfit(theta, *data)))
                 if self.lam is None:
                     converged = history[-1] <= 1
                     lam *= 1.0 if converged else COOLING
-                else:
-                    converged = before - objective <= self.tolerance * before
             s = np.asarray(self._unknown(theta)).reshape(self.problem.target_grid)
         return GaussNewtonResult(s, len(history) - 1, history[-1], lam, converged, tuple(history))
 
     def _searched(
-        self, theta: Float[Array, " n_s"], lam: float, before: float, data: tuple[Array, Array]
-    ) -> tuple[Float[Array, " n_s"], float]:
-        """Take the Gauss-Newton step, halved until the objective decreases; none if it never does."""
-        move, size = self._step(theta, lam, *data), 1.0
-        for _ in range(HALVINGS):
-            trial = theta + size * move
-            value = float(self._objective(trial, lam, *data))
-            if value < before and self._allowed(trial):
-                return trial, value
-            size /= 2
-        return theta, before
+        self,
+        theta: Float[Array, " n_s"],
+        move: Float[Array, " n_s"],
+        lam: float,
+        before: float,
+        data: tuple[Array, Array],
+    ) -> Float[Array, " n_s"] | None:
+        """Take the step, halved until the objective decreases; None if it never does."""
+        for halvings in range(HALVINGS):
+            trial = theta + move / 2**halvings
+            if float(self._objective(trial, lam, *data)) < before and self._allowed(trial):
+                return trial
+        return None
 
     def _allowed(self, theta: Float[Array, " n_s"]) -> bool:
         s = np.asarray(self._unknown(theta))
         low, high = self.problem.target_range
+        low = max(low, 0.0) if self.problem.positive else low
         return bool(np.isfinite(s).all() and s.min() > low and s.max() < high)
 
     def _first(self, m: Float[np.ndarray, " m"]) -> Float[np.ndarray, " n_s"]:
@@ -218,7 +227,10 @@ class GaussNewton(Baseline):
     def _objective_of(self, theta: Array, lam: float | Array, m: Array, sigma: Array) -> Float[Array, ""]:
         return jnp.sum(self._rows(theta, m, sigma) ** 2) + lam * theta @ self._norm.stiff(theta)
 
-    def _step_of(self, theta: Array, lam: float | Array, m: Array, sigma: Array) -> Float[Array, " n_s"]:
+    def _step_of(
+        self, theta: Array, lam: float | Array, m: Array, sigma: Array
+    ) -> tuple[Float[Array, " n_s"], Float[Array, ""]]:
+        """The step, and the decrease of the objective that it promises."""
         rows, push = jax.linearize(lambda t: self._rows(t, m, sigma), theta)
         pull = jax.linear_transpose(push, theta)
 
@@ -229,7 +241,7 @@ class GaussNewton(Baseline):
         move, _ = jax.scipy.sparse.linalg.cg(
             normal, -slope, tol=CG_TOLERANCE, maxiter=CG_ITERATIONS, M=lambda g: self._smoothed(g) / lam
         )
-        return move
+        return move, -slope @ move
 
     def _smoothed(self, g: Float[Array, " n_s"]) -> Float[Array, " n_s"]:
         return jnp.asarray(self._free) * self._norm.inverse(jnp.asarray(self._free) * g)
