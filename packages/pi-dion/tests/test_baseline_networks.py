@@ -159,7 +159,7 @@ def test_fno_refuses_bad_input(coefficients):
     problem, s, m = coefficients
     for name in ("modes", "width", "n_layers", "steps", "batch_size"):
         with pytest.raises(ValueError, match=f"{name} must be >= 1, found 0"):
-            FNO2d(problem, **{name: 0})
+            FNO2d(problem).set_params(**{name: 0})
     with pytest.raises(ValueError, match="seed must be"):
         FNO2d(problem, seed=-1)
     with pytest.raises(RuntimeError, match="not fitted"):

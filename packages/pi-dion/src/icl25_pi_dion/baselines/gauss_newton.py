@@ -19,7 +19,7 @@ from icl25_pi_dion.problems.arguments import check_positive
 
 __all__ = ["GaussNewton", "GaussNewtonResult"]
 
-NOISELESS = 1e-3  # sigma over the size of a measurement, where none is given
+NOISELESS = 1e-4  # sigma over the size of a measurement, where none is given
 COOLING = 0.5  # factor of lam after each step, where it is not given
 HALVINGS = 10
 CG_ITERATIONS, CG_TOLERANCE = 200, 1e-2
@@ -58,8 +58,8 @@ class GaussNewton(Baseline):
         problem: An inverse problem with a forward map.
         lam: The regularisation, > 0. None: it starts where the regularisation dominates and falls by the factor 0.5 in
             every step, until the misfit is no larger than the noise (discrepancy principle).
-        sigma: Standard deviation of the noise of a reading, in the unit of the measurements. Default: 0.001 of the root
-            mean square of the measurement.
+        sigma: Standard deviation of the noise of a reading, in the unit of the measurements. Default: 0.0001 of the
+            root mean square of the measurement.
         n_iterations: Most steps.
         start: The unknown at the start, shape (*target_shape). Default: what ``problem.target_scale`` says.
         tolerance: Relative decrease of the objective, as the next step promises it, below which the steps end, where
@@ -86,7 +86,7 @@ class GaussNewton(Baseline):
         problem: InverseProblem,
         lam: float | None = None,
         sigma: float | None = None,
-        n_iterations: int = 40,
+        n_iterations: int = 60,
         start: Float[np.ndarray, "*shape"] | None = None,
         tolerance: float = 1e-6,
         prior: Literal["h1_0", "h1"] | None = None,

@@ -195,21 +195,20 @@ def linear_map(problem: InverseProblem) -> Float[np.ndarray, "m n_s"]:
         The matrix from the unknown on the target grid to the measurement, in double precision.
 
     Raises:
-        ValueError: If F(0) is not 0 or F(a + b) is not F(a) + F(b) for random a and b.
+        ValueError: If F(a + b) is not F(a) + F(b) for random a and b, which finds F(0) other than 0 too.
     """
-    name = f"the forward map of {type(problem).__name__}"
     n_s = len(problem.target_points())
     with jax.enable_x64(True):
         forward = jax.jit(problem.forward)
         a, b = np.random.default_rng(0).standard_normal((2, n_s))
-        zero, of_a, of_b, of_sum = (np.asarray(forward(s)) for s in (np.zeros(n_s), a, b, a + b))
+        of_a, of_b, of_sum = (np.asarray(forward(s)) for s in (a, b, a + b))
         size = np.abs(of_a).max() + np.abs(of_b).max()
         deviation = np.abs(of_sum - of_a - of_b).max()
         # Written so that NaN, outside of where the map is defined, is refused too.
-        if not (np.abs(zero).max() <= LINEAR * size and deviation <= LINEAR * size and size > 0):
+        if not (deviation <= LINEAR * size and size > 0):
             raise ValueError(
-                f"{name} is not linear: F(a + b) differs from F(a) + F(b) by {deviation:.3g}, F(0) from 0 by "
-                f"{np.abs(zero).max():.3g}; use GaussNewton"
+                f"the forward map of {type(problem).__name__} is not linear, or zero: F(a + b) differs from F(a) + "
+                f"F(b) by {deviation:.3g} of {size:.3g}; use GaussNewton"
             )
         return np.asarray(jax.jit(jax.jacfwd(problem.forward))(np.zeros(n_s)))
 
