@@ -241,7 +241,7 @@ class Demo(CommonFlags):
 class Reproduce(CommonFlags):
     """Run the paper's experiments over several seeds, with labels and without, noiseless and noisy."""
 
-    part: tyro.conf.Positional[Literal["rd", "helmholtz", "darcy", "all"]] = "all"
+    part: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="{rd,helmholtz,darcy,all}")] = "all"
     """Which problem: reaction-diffusion, Helmholtz, Darcy, or all three."""
     n_seeds: int = 3
     """Number of seeds."""
@@ -251,8 +251,10 @@ class Reproduce(CommonFlags):
     """Another name of --scale paper."""
 
     def __post_init__(self) -> None:
-        """Let --full choose the scale."""
+        """Check the part; let --full choose the scale."""
         super().__post_init__()
+        if self.part not in ("rd", "helmholtz", "darcy", "all"):
+            raise InputError(f"the part must be rd, helmholtz, darcy or all, found {self.part}")
         if self.full:
             object.__setattr__(self, "scale", "paper")
 

@@ -169,7 +169,7 @@ def run_all(
     Returns:
         For each problem and method the errors, one for each seed.
     """
-    jobs = list(jobs)
+    jobs = list(dict.fromkeys(jobs))
     work = [delayed(_alone)(name, method, seed, sizes[name]) for name, method in jobs for seed in seeds]
     found = list(Parallel(n_jobs=min(cpu_count(), len(work)))(work))
     return {job: found[i * len(seeds) : (i + 1) * len(seeds)] for i, job in enumerate(jobs)}

@@ -113,9 +113,10 @@ def physics_by_hessians(
             return r @ trunk(y[None])[0]
 
         slope, curvature = jax.grad(u)(y), jax.hessian(u)(y)
-        d = Derivatives({"u": u(y), "u_t": slope[1], "u_xx": curvature[0, 0]}, "")
-        s = Derivatives({"value": i @ target_trunk(y[None, :1])[0]}, "")
-        return problem.residual(d, s, y[None]) ** 2
+        found = {"u": u(y), "u_t": slope[1], "u_xx": curvature[0, 0]}
+        d = Derivatives({name: value.reshape(1, 1) for name, value in found.items()}, "")
+        s = Derivatives({"value": (i @ target_trunk(y[None, :1])[0]).reshape(1, 1)}, "")
+        return problem.residual(d, s, y[None])[0, 0] ** 2
 
     over_points = jax.vmap(at_point, in_axes=(None, None, 0))
     return jnp.mean(jax.vmap(over_points, in_axes=(0, 0, None))(recon, inverse, points))
