@@ -175,3 +175,9 @@ def test_bad_input_is_refused():
         identifiability(type("Bare", (InverseProblem,), {"sensor_shape": (51,)})())
     with pytest.raises(ValueError, match="noise must be > 0, found 0"):
         LINEAR.expected_error(0.0)
+
+
+def test_a_prior_of_few_directions_needs_no_more_of_them_seen():
+    problem = ReactionDiffusionSource(n_sensors=21, n_modes=3)
+    assert identifiability(problem).n_identifiable() == 3
+    assert not identifiability(problem).shortcoming()

@@ -152,13 +152,16 @@ class Spectrum:
         Args:
             noise: Relative noise, > 0.
             most_error: Expected relative error that is still taken as determined.
-            least_directions: Number of directions that must be visible, if so many were computed.
+            least_directions: Number of directions that must be visible, if so many were computed and the prior varies
+                along so many.
 
         Returns:
             One sentence, or an empty string.
         """
         error, seen = self.expected_error(noise), self.n_identifiable(noise)
-        if error <= most_error and seen >= min(least_directions, len(self.singular_values)):
+        prior = self._prior(noise)
+        varied = np.linalg.matrix_rank(prior.components * np.sqrt(self.weights), rtol=1e-6)
+        if error <= most_error and seen >= min(least_directions, len(self.singular_values), int(varied)):
             return ""
         return (
             f"the measurement does not determine the unknown: with {noise:.3g} noise {seen} of the "
