@@ -166,7 +166,7 @@ def test_fno_refuses_bad_input(coefficients):
         FNO2d(problem).predict(m)
     with pytest.raises(ValueError, match="S is None"):
         FNO2d(problem).fit(m, None)
-    with pytest.raises(ValueError, match="S must be > 0"):
+    with pytest.raises(ValueError, match="must be positive"):
         FNO2d(problem).fit(m, -s)
     with pytest.raises(Diverged, match="training the FNO: the loss is not finite"):
         FNO2d(problem, 2, 4, 1, optax.sgd(1e30), steps=3).fit(m, s)

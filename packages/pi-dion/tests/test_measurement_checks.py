@@ -120,9 +120,13 @@ def test_equal_measurements_are_warned_of():
 
 @pytest.mark.parametrize(
     ("problem", "value", "match"),
-    [(HelmholtzCoefficient(n_grid=9), 19.7, "sample 1.*19.7"), (DarcyPermeability(n_grid=9), 0.0, "sample 1")],
+    [
+        (HelmholtzCoefficient(n_grid=9), 19.7, "sample 1.*19.7"),
+        (HelmholtzCoefficient(n_grid=9), -1.0, "label of sample 1 must be positive, found -1 at value 40"),
+        (DarcyPermeability(n_grid=9), 0.0, "sample 1"),
+    ],
 )
-def test_labels_without_a_solution_are_refused(problem, value, match):
+def test_labels_that_are_no_outputs_are_refused(problem, value, match):
     labels = np.ones((2, 9, 9))
     check_labels(labels, 2, problem)
     labels[1, 4, 4] = value

@@ -150,6 +150,10 @@ def check_labels(
     _check_finite(values, "label", "value")
     if len(rows):
         problem.check_target(values)
+    bad = np.argwhere(values <= 0) if problem.positive else []
+    if len(bad):  # an equation may have solutions there, but a positive network has no such output
+        i, j = bad[0]
+        raise ValueError(f"the label of sample {rows[i]} must be positive, found {values[i, j]:g} at value {j}")
     return rows, values
 
 

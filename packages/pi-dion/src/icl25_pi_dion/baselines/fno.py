@@ -176,8 +176,6 @@ class FNO2d(Baseline):
         fields = self._on_target_grid(M)
         rows, labels = check_labels(S, len(fields), self.problem)
         fields, labels = fields[rows], labels.reshape(-1, *self.problem.target_grid)
-        if self.problem.positive and labels.min() <= 0:
-            raise ValueError(f"S must be > 0, as the unknown is, found {labels.min():g}")
         raw = np.log(labels) if self.problem.positive else labels
         self.scales_ = _Scales(*map(np.asarray, (fields.mean(), fields.std() or 1.0, raw.mean(), raw.std() or 1.0)))
         net = FourierNetwork(self.modes, self.width, self.n_layers, rngs=nnx.Rngs(self.seed))
