@@ -37,11 +37,18 @@ def test_resumed_parameters_are_those_of_one_go_bit_for_bit(measured, tmp_path):
     m = measured[1]
     whole, broken, resumed = (operator(steps=250) for _ in range(3))
     broken.fit(m, callbacks=[lambda row: row["step"] == 150], checkpoint=tmp_path / "c", checkpoint_every=50)
+    assert broken.n_steps_ == 150
+    with pytest.raises(FileExistsError, match="resume it"):
+        operator(steps=250).fit(m, checkpoint=tmp_path / "c")
+    with pytest.raises(ValueError, match="checkpoint of another training"):
+        operator(steps=250).fit(m[::-1], checkpoint=tmp_path / "c", resume=True)
     resumed.fit(m, checkpoint=tmp_path / "c", resume=True)
     for first, second in zip(parameters(whole.fit(m)), parameters(resumed), strict=True):
         np.testing.assert_array_equal(first, second)
     assert any((a != b).any() for a, b in zip(parameters(whole), parameters(broken), strict=True))
     assert [row["total"] for row in whole.history_] == [row["total"] for row in resumed.history_]
+    other = operator(steps=250, seed=1).fit(m)
+    assert any((a != b).any() for a, b in zip(parameters(whole), parameters(other), strict=True))
 
 
 class Breaking(InverseProblem):
@@ -106,6 +113,7 @@ def test_fixed_points_leave_larger_errors_than_fresh_ones(measured):
     net = PIDION(RD, 24, (48, 48), fourier=12)
     with pytest.warns(UserWarning, match="more than 10 times that at the points; use fresh_points=True"):
         fixed = operator(net=net, fresh_points=False, **options).fit(m[:50])
+    assert fixed.stopped_ == "overfitting"
     fresh = operator(net=net, **options | {"steps": fixed.n_steps_}).fit(m[:50])
     with_fixed, with_fresh = (relative_errors(found.predict(m[50:]).s, s[50:]).mean() for found in (fixed, fresh))
     assert with_fixed > 1.5 * with_fresh
