@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 from icl25_pi_dion import InverseOperator, InverseProblem, SensorReadings, data
-from icl25_pi_dion.calibration import Novelty, error_constant, relative_errors
+from icl25_pi_dion.calibration import ErrorBound, Novelty, relative_errors
 from icl25_pi_dion.network import PIDION
 from icl25_pi_dion.problems import HelmholtzCoefficient, ReactionDiffusionSource
 from icl25_pi_dion.refinement import freeze, refine
@@ -88,6 +88,14 @@ def test_one_call_equals_many_and_points_are_free(operator, pairs):
         operator.predict(test, points=np.zeros((2, 2)))
     with pytest.raises(ValueError, match="refine must be >= 0"):
         operator.predict(test, refine=-1)
+
+
+def test_measurements_of_the_training_are_not_answered_with_too_much_confidence():
+    s = data.sample_prior(RD, 60, seed=7)
+    measured = data.simulate(RD, s)
+    operator = InverseOperator(RD, small(), steps=600, calibration=100, early_stop=False, check_identifiable=False)
+    result = operator.fit(measured).predict(measured)
+    assert np.mean(relative_errors(result.s, s) <= result.error_estimate) > 0.8
 
 
 def test_foreign_measurements_are_warned_of(operator, pairs):
@@ -215,12 +223,17 @@ print(np.abs(one - two).max() / np.abs(one).max())
     assert float(done.stdout) < 1e-3
 
 
-def test_error_constants_and_novelty():
+def test_error_bounds_and_novelty():
     rng = np.random.default_rng(0)
     indicator = rng.uniform(1, 2, 400)
     error = indicator * rng.uniform(0, 3, 400)
-    assert error_constant(error, indicator) == pytest.approx(2.7, abs=0.1)
-    assert error_constant(error[:5], indicator[:5]) == np.inf
+    bound = ErrorBound.fit(error, indicator)
+    assert np.mean(error <= bound(indicator)) == pytest.approx(0.9, abs=0.005)
+    assert bound(np.array([2.0])) == pytest.approx(2 * bound.constant)
+    assert bound(np.array([1e-3])) == pytest.approx(bound.constant * np.median(indicator))
+    assert ErrorBound.fit(error[:5], indicator[:5]).constant == np.inf
+    steep = np.concatenate([np.zeros(200), np.full(200, 9.0)])  # errors of the least indicators are zero
+    assert ErrorBound.fit(steep * np.sort(indicator), np.sort(indicator)).constant == pytest.approx(9)
     features = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 20))
     known = Novelty.fit(features)
     assert known.score(features).mean() == pytest.approx(1, abs=0.15)

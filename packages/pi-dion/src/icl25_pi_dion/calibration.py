@@ -8,36 +8,63 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["Novelty", "error_constant", "relative_errors"]
+__all__ = ["ErrorBound", "Novelty", "relative_errors"]
 
 KEPT_VARIANCE = 0.999
 MOST_COMPONENTS = 50
 QUANTILE = 0.9
 
 
-def error_constant(
-    error: Float[np.ndarray, " n"], indicator: Float[np.ndarray, " n"], quantile: float = QUANTILE
-) -> float:
-    """Return C such that error <= C * indicator for a share of new samples like these.
+class ErrorBound(NamedTuple):
+    """A bound of the error by the loss, error <= constant * max(indicator, floor), that a share of samples keeps.
 
-    Stability estimates bound the error of s by misfit and residual; C is the constant of that bound, taken from pairs
-    of which the error is known. The rank ceil(quantile (n + 1)) makes the share hold for finite n.
+    Stability estimates bound the error of s by misfit and residual; the constant is taken from pairs of which the error
+    is known. Below the median of the indicators of those pairs the bound falls no further: a network fits the
+    measurements of its training better than new ones and is not as much closer to their unknowns.
 
-    Args:
-        error: Errors of the unknown.
-        indicator: Square root of the loss of each.
-        quantile: The share.
-
-    Returns:
-        C; infinite where there are too few pairs to say.
+    Attributes:
+        constant: C; infinite where there were too few pairs to say.
+        floor: The least indicator that is believed.
 
     Source:
         Cho and Son (ICLR 2025), stability estimates on compact sets; the calibration is this package's.
     """
-    rank = math.ceil(quantile * (len(error) + 1))
-    if rank > len(error):
-        return math.inf
-    return float(np.sort(error / np.maximum(indicator, 1e-12))[rank - 1])
+
+    constant: float
+    floor: float
+
+    @classmethod
+    def fit(
+        cls, error: Float[np.ndarray, " n"], indicator: Float[np.ndarray, " n"], quantile: float = QUANTILE
+    ) -> ErrorBound:
+        """Find the bound that a share of new samples like these keeps.
+
+        The rank ceil(quantile (n + 1)) makes the share hold for finite n.
+
+        Args:
+            error: Errors of the unknown.
+            indicator: Square root of the loss of each, over the size of its unknown.
+            quantile: The share.
+
+        Returns:
+            The bound.
+        """
+        floor = max(float(np.median(indicator)), 1e-12)
+        rank = math.ceil(quantile * (len(error) + 1))
+        if rank > len(error):
+            return cls(math.inf, floor)
+        return cls(float(np.sort(error / np.maximum(indicator, floor))[rank - 1]), floor)
+
+    def __call__(self, indicator: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+        """Return the bound of each error.
+
+        Args:
+            indicator: As for ``fit``.
+
+        Returns:
+            The bounds.
+        """
+        return self.constant * np.maximum(indicator, self.floor)
 
 
 def relative_errors(s_hat: Float[np.ndarray, "n *k"], s: Float[np.ndarray, "n *k"]) -> Float[np.ndarray, " n"]:

@@ -13,7 +13,7 @@ import optax
 from flax import nnx
 from jaxtyping import Float
 
-from icl25_pi_dion.calibration import Novelty, error_constant, relative_errors
+from icl25_pi_dion.calibration import ErrorBound, Novelty, relative_errors
 from icl25_pi_dion.checkpoints import CheckpointFolder
 from icl25_pi_dion.checks import Measurements, check_labels, check_measurements, check_points, problem_for
 from icl25_pi_dion.fitting import run_training
@@ -210,10 +210,10 @@ class InverseOperator:
         features = self._features(readings, self._inference.features(readings))
         noise = self.noise_std * float(net.field_scale[...])
         self.novelty_ = Novelty.fit(features, 0.0 if net.takes_sets else noise)
-        self.calibration_: dict[int, float] = {}
+        self.calibration_: dict[int, ErrorBound] = {}
         self._labelled = (rows_of(readings, labelled), unknowns) if len(labelled) else None
         if self.calibration > 0:
-            self._constant(0)
+            self._bound(0)
         if self.check_identifiable:
             warn_if_not_identifiable(problem, self.noise_std)
         return self
@@ -261,8 +261,8 @@ class InverseOperator:
                 f"(score up to {score.max():.3g}, 1 is usual): other units, other sensors, or another process?",
                 stacklevel=2,
             )
-        size = np.sqrt(np.mean(np.square(on_grid), axis=1))
-        estimate = self._constant(refine) * found.indicator / np.maximum(size, np.finfo(float).tiny)
+        bound = self._bound(refine)
+        estimate = np.full(len(score), np.nan) if bound is None else bound(_relative(found.indicator, on_grid))
         shape = problem.target_grid if points is None else (len(where),)
         return InversionResult(
             s=found.s.reshape(len(found.s), *shape),
@@ -368,21 +368,26 @@ class InverseOperator:
         """What tells measurements apart: they themselves, or their coefficients where sensors differ."""
         return np.asarray(coefficients, float) if self.net_.takes_sets else readings.values
 
-    def _constant(self, refine: int) -> float:
-        """C of the error estimate, from simulated pairs, else from labels; NaN where there are neither."""
+    def _bound(self, refine: int) -> ErrorBound | None:
+        """The bound of errors, from simulated pairs, else from labels; None where there are neither."""
         if refine not in self.calibration_:
             simulated = simulated_pairs(
                 self.problem_, self.calibration, self.noise_std, takes_sets=self.net_.takes_sets
             )
             pairs = simulated or self._labelled
             if pairs is None:
-                return float("nan")
+                return None
             readings, unknowns = pairs
             grid = np.asarray(self.problem_.target_points(), float)
             found = self._inference(readings, grid, np.asarray(self.problem_.sensors(), float)[:0], refine)
-            error, size = relative_errors(found.s, unknowns), np.sqrt(np.mean(np.square(found.s), axis=1))
-            self.calibration_[refine] = error_constant(error, found.indicator / np.maximum(size, np.finfo(float).tiny))
+            error = relative_errors(found.s, unknowns)
+            self.calibration_[refine] = ErrorBound.fit(error, _relative(found.indicator, found.s))
         return self.calibration_[refine]
+
+
+def _relative(indicator: Float[np.ndarray, " n"], s: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " n"]:
+    """The indicator over the size of the unknown that was found."""
+    return indicator / np.maximum(np.sqrt(np.mean(np.square(s), axis=1)), np.finfo(float).tiny)
 
 
 def _names(operator: InverseOperator) -> list[str]:

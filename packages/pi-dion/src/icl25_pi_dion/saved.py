@@ -12,7 +12,7 @@ import numpy as np
 from flax import nnx
 
 from icl25_pi_dion import problems
-from icl25_pi_dion.calibration import Novelty
+from icl25_pi_dion.calibration import ErrorBound, Novelty
 from icl25_pi_dion.checkpoints import CheckpointFolder
 from icl25_pi_dion.network import PIDION, Architecture
 from icl25_pi_dion.objective import Objective, Weights
@@ -88,7 +88,7 @@ def save_operator(operator: InverseOperator, folder: Path, *, force: bool) -> No
         "target_size": net.target_size[...],
     }
     write_json(folder / "standardisation.json", constants, force=True)
-    write_json(folder / "calibration.json", {str(k): v for k, v in operator.calibration_.items()}, force=True)
+    write_json(folder / "calibration.json", {str(k): v._asdict() for k, v in operator.calibration_.items()}, force=True)
     write_json(folder / "config.json", config, force=True)
 
 
@@ -164,12 +164,17 @@ def _rebuilt(
     operator.novelty_ = Novelty(known["mean"], known["components"], known["deviations"], float(known["rest"]))
     calibration = read_json(folder / "calibration.json")
     try:
-        operator.calibration_ = {int(k): float("inf") if v is None else float(v) for k, v in calibration.items()}
+        operator.calibration_ = {int(k): _bound(**v) for k, v in calibration.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise ValueError(f"{folder}/calibration.json is damaged: {error}") from error
     operator._labelled = None
     operator._start_inference()
     return operator
+
+
+def _bound(constant: float | None, floor: float) -> ErrorBound:
+    """A bound as JSON holds it, where null is infinite."""
+    return ErrorBound(float("inf") if constant is None else float(constant), float(floor))
 
 
 def _own_problems() -> dict[str, type[InverseProblem]]:
