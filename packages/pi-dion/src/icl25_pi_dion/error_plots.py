@@ -39,7 +39,7 @@ def plot_error_curve(
     Raises:
         ValueError: If there are no curves, or one is empty.
     """
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, NullLocator
 
     if not curves or not all(curves.values()):
         raise ValueError("there are no errors to draw")
@@ -60,6 +60,10 @@ def plot_error_curve(
     axes.yaxis.set_tick_params(which="minor", labelsize=8)
     if log_x:
         axes.set_xscale("log")
+        measured = sorted({row[0] for rows in curves.values() if len(rows) > 1 for row in rows})
+        if measured:
+            axes.set_xticks(measured, [f"{x:g}" for x in measured])
+            axes.xaxis.set_minor_locator(NullLocator())
     axes.set(xlabel=x_label, ylabel="relative error of s")
     axes.grid(axis="y", which="both", color="#EEEEEE", lw=0.7)
     axes.set_axisbelow(True)
