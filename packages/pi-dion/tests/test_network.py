@@ -51,6 +51,28 @@ def test_the_start_of_time_may_be_unknown():
     assert not solution(net, np.ones((1, 51)), [[0.0, 0.0]]).any()
 
 
+def test_the_factor_of_hard_conditions_is_one_in_the_middle_at_the_end():
+    class Shifted(InverseProblem):
+        domain = ((1.0, 3.0), (-1.0, 2.0))
+        sensor_shape = (9,)
+
+    net = PIDION(Shifted(), **SMALL)
+    factor = net.basis(jnp.array([[2.0, 2.0], [1.5, 2.0], [2.0, 0.5], [1.5, -0.5]]))[:, -2]
+    np.testing.assert_allclose(factor, [1, 0.75, 0.5, 0.75 / 6], rtol=1e-6)
+
+
+def test_measurements_are_standardised():
+    net = PIDION(ReactionDiffusionSource(), **SMALL)
+    z = jnp.asarray(np.random.default_rng(0).normal(size=(3, 51)), jnp.float32)
+    before = net.coefficients(z)
+    mean = np.linspace(-1, 2, 51)
+    net.standardise(mean, 0.5, TargetScale(offset=0.7, scale=3.0))
+    after = net.coefficients(jnp.asarray(mean, jnp.float32) + 0.5 * z)
+    np.testing.assert_allclose(after.recon[:, :-1], 0.5 * before.recon[:, :-1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(after.inverse[:, :-1], 3 * before.inverse[:, :-1], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(after.inverse[:, -1], 0.7)
+
+
 def test_positive_unknowns_are_positive_and_scaled():
     net = PIDION(DarcyPermeability(n_grid=9), **SMALL)
     net.standardise(np.zeros(()), 1.0, TargetScale(offset=2.5))

@@ -13,7 +13,15 @@ from jaxtyping import Array, Bool, Float
 
 from icl25_pi_dion.checks import Measurements
 from icl25_pi_dion.network import PIDION, Coefficients
-from icl25_pi_dion.objective import Objective, collocation_points, residual_of, unknown
+from icl25_pi_dion.objective import (
+    BOUNDARY_POINTS,
+    Objective,
+    collocation_points,
+    edge_misfit,
+    edge_points,
+    residual_of,
+    unknown,
+)
 from icl25_pi_dion.refinement import freeze, refine
 
 __all__ = ["Inference", "Inverted"]
@@ -62,6 +70,8 @@ class Inference:
         problem = objective.problem
         key = jax.random.key(0)
         self._points = np.asarray(collocation_points(key, problem, RESIDUAL_POINTS, jnp.float32, stratified=True))
+        edge = edge_points(jax.random.fold_in(key, 2), problem, BOUNDARY_POINTS, jnp.float32)
+        self._edge = None if edge is None or objective.weights.boundary == 0 else np.asarray(edge)
         fine = jax.random.fold_in(key, 1)
         self._fine = np.asarray(collocation_points(fine, problem, REFINEMENT_POINTS, jnp.float32, stratified=True))
 
@@ -131,15 +141,19 @@ class Inference:
         net = nnx.merge(self._graph, state)
         objective = self.objective
         start = net.coefficients(values, locations, mask)
+        edge = None if self._edge is None else jnp.asarray(self._edge, values.dtype)
         found: Coefficients = start
         if refined:
-            frozen = freeze(objective, net, points, locations)
+            frozen = freeze(objective, net, points, locations, edge)
             found, _ = refine(objective, net, frozen, start, values, mask, steps=steps, noise_std=self.noise_std)
         residual = residual_of(objective.problem, net, *found, points) / objective.residual_scale
         terms = objective.sensor_terms(net, found.recon, values, locations, mask)
         square = jnp.mean(residual**2, axis=1)
         weights = objective.weights
         loss = weights.physics * square + weights.data * terms["data"] + weights.h1 * terms.get("h1", 0.0)
+        if edge is not None:
+            off = edge_misfit(objective.problem, net, found.recon, edge)
+            loss += weights.boundary * jnp.mean(off**2, axis=1)
         found_arrays: Any = (
             unknown(net, found.inverse, points_s),
             found.recon @ net.basis(points_u).T,

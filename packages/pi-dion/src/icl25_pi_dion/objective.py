@@ -127,10 +127,7 @@ class Objective:
             if w.h1 > 0:
                 terms["h1"] = losses.h1(u_hat, values, self.h1_shape, self.h1_spacing, net.field_scale[...])
         if batch.edge is not None and w.boundary > 0:
-            condition = self.problem.boundary()
-            known = 0.0 if condition is None else condition.lifting(batch.edge)
-            misfit = recon @ net.basis(batch.edge).T - known
-            terms["boundary"] = jnp.mean(jnp.square(misfit / net.field_scale[...]))
+            terms["boundary"] = jnp.mean(jnp.square(edge_misfit(self.problem, net, recon, batch.edge)))
         if len(batch.labels) and w.label > 0:
             grid = jnp.asarray(self.problem.target_points(), batch.values.dtype)
             s_hat = unknown(net, inverse[: len(batch.labels)], grid)
@@ -229,6 +226,25 @@ def at_sensors(net: PIDION, recon: Float[Array, "B k"], where: Float[Array, "*B 
         return recon @ net.basis(where).T
     basis = net.basis(where.reshape(-1, where.shape[-1])).reshape(*where.shape[:2], -1)
     return jnp.einsum("bk,bqk->bq", recon, basis)
+
+
+def edge_misfit(
+    problem: InverseProblem, net: PIDION, recon: Float[Array, "B k"], edge: Float[Array, "E d"]
+) -> Float[Array, "B E"]:
+    """How far u_hat is off its known values on the boundary.
+
+    Args:
+        problem: The inverse problem.
+        net: The network.
+        recon: Coefficients of u, shape (B, k).
+        edge: Points on the boundary, shape (E, d).
+
+    Returns:
+        The differences, in units of sigma_m.
+    """
+    condition = problem.boundary()
+    known = 0.0 if condition is None else condition.lifting(edge)
+    return (recon @ net.basis(edge).T - known) / net.field_scale[...]
 
 
 def draw_batch(

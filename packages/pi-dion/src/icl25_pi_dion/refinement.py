@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from icl25_pi_dion.autodiff import trunk_jet
 from icl25_pi_dion.losses import exponential, first_derivatives
 from icl25_pi_dion.network import PIDION, Coefficients
-from icl25_pi_dion.objective import Objective
+from icl25_pi_dion.objective import Objective, edge_misfit
 from icl25_pi_dion.problem import Derivatives
 
 __all__ = ["Frozen", "freeze", "refine"]
@@ -30,15 +30,23 @@ class Frozen(NamedTuple):
         s: Those of the unknown, or of its logarithm.
         sensors: The functions of u at the sensors, or at those of each measurement.
         points: The collocation points.
+        edge: Points on the boundary, where its values are a term of the loss; None where there is no such term.
     """
 
     u: dict[str, Float[Array, "P k"]]
     s: dict[str, Float[Array, "P k_s"]]
     sensors: Float[Array, "*B m k"]
     points: Float[Array, "P d"]
+    edge: Float[Array, "E d"] | None
 
 
-def freeze(objective: Objective, net: PIDION, points: Float[Array, "P d"], sensors: Float[Array, "*B m d"]) -> Frozen:
+def freeze(
+    objective: Objective,
+    net: PIDION,
+    points: Float[Array, "P d"],
+    sensors: Float[Array, "*B m d"],
+    edge: Float[Array, "E d"] | None = None,
+) -> Frozen:
     """Evaluate the trunk once.
 
     Args:
@@ -46,6 +54,7 @@ def freeze(objective: Objective, net: PIDION, points: Float[Array, "P d"], senso
         net: The network.
         points: Collocation points, shape (P, d).
         sensors: Sensors, shape (m, d), or (B, m, d) where each measurement has its own.
+        edge: Points on the boundary, shape (E, d), where its values are a term of the loss.
 
     Returns:
         The frozen trunk.
@@ -61,6 +70,7 @@ def freeze(objective: Objective, net: PIDION, points: Float[Array, "P d"], senso
         trunk_jet(net.target_basis, where, names, coords),
         net.basis(sensors.reshape(-1, sensors.shape[-1])).reshape(*sensors.shape[:-1], -1),
         points,
+        edge if objective.weights.boundary > 0 else None,
     )
 
 
@@ -175,6 +185,9 @@ def _rows(objective, net, frozen, coefficients, values, mask) -> Float[Array, "B
     u_hat = jnp.einsum("bk,bmk->bm" if own else "bk,mk->bm", coefficients.recon, frozen.sensors)
     misfit = u_hat - values
     parts = [_residual(objective, net, frozen, u, raw), _sensor_rows(objective, net, misfit, mask)]
+    if frozen.edge is not None:
+        edge = edge_misfit(objective.problem, net, coefficients.recon, frozen.edge)
+        parts.append(edge * jnp.sqrt(objective.weights.boundary / len(frozen.edge)))
     return jnp.concatenate(parts, axis=1)
 
 
@@ -204,5 +217,11 @@ def _linearised(
         return _sensor_rows(objective, net, jnp.broadcast_to(column, values.shape), mask)
 
     sensor = jax.vmap(by_coefficient, in_axes=-1, out_axes=-1)(frozen.sensors)
-    sensor = jnp.concatenate([sensor, jnp.zeros((*sensor.shape[:2], by_s.shape[-1]), sensor.dtype)], axis=-1)
-    return rows, jnp.concatenate([physics, sensor], axis=1)
+    linear = [sensor]
+    if frozen.edge is not None:
+        weight = jnp.sqrt(objective.weights.boundary / len(frozen.edge)) / net.field_scale[...]
+        edge = net.basis(frozen.edge) * weight
+        linear.append(jnp.broadcast_to(edge, (len(values), *edge.shape)))
+    by_recon = jnp.concatenate(linear, axis=1)  # these rows do not depend on the unknown
+    by_both = jnp.pad(by_recon, ((0, 0), (0, 0), (0, by_s.shape[-1])))
+    return rows, jnp.concatenate([physics, by_both], axis=1)
