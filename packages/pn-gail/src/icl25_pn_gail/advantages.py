@@ -1,0 +1,82 @@
+"""Returns and advantages of rolled-out steps."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+__all__ = ["Advantages", "gae", "standardize"]
+
+
+class Advantages(NamedTuple):
+    """What a batch of steps is worth.
+
+    Attributes:
+        returns: Discounted sums of the rewards to the end of the episode, (T, ...).
+        advantages: Generalised advantage estimates, (T, ...).
+    """
+
+    returns: Float[Array, "T *e"]
+    advantages: Float[Array, "T *e"]
+
+
+def gae(
+    rewards: Float[Array, "T *e"],
+    values: Float[Array, "T *e"],
+    masks: Float[Array, "T *e"],
+    gamma: float = 0.995,
+    lam: float = 0.97,
+    bootstrap: Float[Array, "T *e"] | None = None,
+) -> Advantages:
+    """Compute discounted returns and generalised advantage estimates.
+
+    With ``v'`` the value of the next step of the same episode, or the bootstrap value where the episode ends,
+    ``delta = r + gamma v' - v``, and ``A = delta + gamma lam A'`` with ``A' = 0`` at an end.
+
+    Args:
+        rewards: Rewards, time first.
+        values: Values of the states in which they were earned.
+        masks: 0 where an episode ends with the step, else 1.
+        gamma: Discount, in [0, 1].
+        lam: Weight of later steps, in [0, 1].
+        bootstrap: Where an episode ends: the value of the state after the step, for episodes that were cut by a time
+            limit, and 0 for those that truly ended. Default: 0. The last row counts as an end.
+
+    Returns:
+        Returns and advantages, the latter not standardised.
+
+    Source:
+        Schulman et al., High-dimensional continuous control using generalized advantage estimation, ICLR 2016.
+    """
+    rewards, values, masks = jnp.asarray(rewards), jnp.asarray(values), jnp.asarray(masks)
+    bootstrap = jnp.zeros_like(values) if bootstrap is None else jnp.asarray(bootstrap)
+    masks = masks.at[-1].set(0)
+
+    def back(carry: tuple, row: tuple) -> tuple:
+        later_return, later_advantage, later_value = carry
+        reward, value, mask, after = row
+        next_return = jnp.where(mask > 0, later_return, after)
+        next_value = jnp.where(mask > 0, later_value, after)
+        advantage = reward + gamma * next_value - value + gamma * lam * mask * later_advantage
+        found = Advantages(reward + gamma * next_return, advantage)
+        return (found.returns, advantage, value), found
+
+    zero = jnp.zeros_like(values[0])
+    return jax.lax.scan(back, (zero, zero, zero), (rewards, values, masks, bootstrap), reverse=True)[1]
+
+
+def standardize(advantages: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """Subtract the mean and divide by the standard deviation (with n - 1); equal advantages become zero.
+
+    Args:
+        advantages: Any shape.
+
+    Returns:
+        Standardised advantages.
+    """
+    centred = advantages - jnp.mean(advantages)
+    spread = jnp.std(advantages, ddof=1)
+    return jnp.where(spread > 0, centred / jnp.where(spread > 0, spread, 1), 0)
