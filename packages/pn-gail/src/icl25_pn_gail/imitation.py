@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from icl25_pn_gail.checkpoints import Checkpoint, identify
+from icl25_pn_gail.checkpoints import identify
 from icl25_pn_gail.config import TrainConfig
 from icl25_pn_gail.envs import env_name
 from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.preparation import prepare
 from icl25_pn_gail.running import history_rows
-from icl25_shared import track
 
 if TYPE_CHECKING:
     from icl25_pn_gail.classifier import ConfidenceClassifier
@@ -74,53 +71,6 @@ class AdversarialImitation(Learner):
         self.confidence, self.classifier = prepared.confidence, prepared.classifier
         self._warned: set[str] = set()
         self._freeze()
-
-    def learn(
-        self,
-        total_iterations: int = 500,
-        callback: Callable[[Self], bool | None] | None = None,
-        progress_bar: bool = True,
-        *,
-        checkpoint: str | PathLike[str] | None = None,
-        resume: bool = False,
-    ) -> Self:
-        """Train, or train on.
-
-        Args:
-            total_iterations: Iterations to have done at the end, with those of earlier calls.
-            callback: Called with the learner after each evaluation; training stops where it returns False.
-            progress_bar: Show progress on standard error.
-            checkpoint: Folder in which to keep the state after each evaluation.
-            resume: Go on from the state in that folder, if there is one; the result is that of a run without a break.
-
-        Returns:
-            The learner.
-
-        Raises:
-            ValueError: If the number of iterations is not positive, the checkpoint is of another training, or the
-                learner was loaded.
-        """
-        if total_iterations < 1:
-            raise ValueError(f"total_iterations must be >= 1, found {total_iterations}")
-        if not hasattr(self, "_state"):
-            raise ValueError("a learner that was loaded cannot be trained further; train with checkpoint and resume")
-        kept = None if checkpoint is None else Checkpoint(checkpoint, self._identity())
-        if kept is not None and resume and (found := kept.read(self._state)) is not None:
-            self._state, self.history = found
-            self._freeze()
-        every = self.config.eval_every
-        begins = [len(self.history), *range((len(self.history) // every + 1) * every, total_iterations, every)]
-        chunks = [range(a, min((a // every + 1) * every, total_iterations)) for a in begins if a < total_iterations]
-        try:
-            for iterations in track(chunks, "training") if progress_bar and chunks else chunks:
-                self._advance(iterations)
-                if kept is not None:
-                    kept.write(self._state, self.history)
-                if callback is not None and callback(self) is False:
-                    break
-        finally:
-            self._runner.close()
-        return self
 
     def reward(self, obs: Any, acts: Any) -> Float[np.ndarray, " n"]:
         """Compute the rewards that the discriminator gives.

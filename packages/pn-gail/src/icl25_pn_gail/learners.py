@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -11,13 +12,14 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from icl25_pn_gail.checkpoints import Checkpoint
 from icl25_pn_gail.config import TrainConfig
 from icl25_pn_gail.envs import GymnasiumSource, env_name, make_env
 from icl25_pn_gail.evaluation import EvalResult
 from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.preparation import Spaces, make_trainer
 from icl25_pn_gail.running import GymnasiumRunner, JaxRunner, Keys
-from icl25_shared import atomic_path, read_json
+from icl25_shared import atomic_path, read_json, track
 
 if TYPE_CHECKING:
     pass
@@ -39,7 +41,7 @@ class Learner:
         backend: ``gymnasium`` takes Gymnasium's environment also where there is one in jax.
 
     Attributes:
-        history: A row for each iteration: losses, accuracies, returns.
+        history: A row for each iteration: losses, returns, seconds.
         confidence: Confidence of each demonstrated row, filled in, (N,); empty after ``load``.
         policy: What was learned so far.
     """
@@ -47,6 +49,7 @@ class Learner:
     method: ClassVar[str]
     policy: ImitationPolicy
     confidence: Float[np.ndarray, " n"]
+    _state: Any = None
 
     def __init__(
         self,
@@ -68,6 +71,53 @@ class Learner:
         runner = GymnasiumRunner if isinstance(self.env, GymnasiumSource) else JaxRunner
         self._runner: GymnasiumRunner | JaxRunner = runner(self.env, self.trainer)  # ty: ignore[invalid-argument-type]
         self._rng = np.random.default_rng(seed)
+
+    def learn(
+        self,
+        total_iterations: int = 500,
+        callback: Callable[[Self], bool | None] | None = None,
+        progress_bar: bool = True,
+        *,
+        checkpoint: str | PathLike[str] | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Train, or train on.
+
+        Args:
+            total_iterations: Iterations to have done at the end, with those of earlier calls.
+            callback: Called with the learner after each evaluation; training stops where it returns False.
+            progress_bar: Show progress on standard error.
+            checkpoint: Folder in which to keep the state after each evaluation.
+            resume: Go on from the state in that folder, if there is one; the result is that of a run without a break.
+
+        Returns:
+            The learner.
+
+        Raises:
+            ValueError: If the number of iterations is not positive, the checkpoint is of another training, or the
+                learner was loaded.
+        """
+        if total_iterations < 1:
+            raise ValueError(f"total_iterations must be >= 1, found {total_iterations}")
+        if self._state is None:
+            raise ValueError("a learner that was loaded cannot be trained further; train with checkpoint and resume")
+        kept = None if checkpoint is None else Checkpoint(checkpoint, self._identity())
+        if kept is not None and resume and (found := kept.read(self._state)) is not None:
+            self._state, self.history = found
+            self._freeze()
+        every = self.config.eval_every
+        begins = [len(self.history), *range((len(self.history) // every + 1) * every, total_iterations, every)]
+        chunks = [range(a, min((a // every + 1) * every, total_iterations)) for a in begins if a < total_iterations]
+        try:
+            for iterations in track(chunks, "training") if progress_bar and chunks else chunks:
+                self._advance(iterations)
+                if kept is not None:
+                    kept.write(self._state, self.history)
+                if callback is not None and callback(self) is False:
+                    break
+        finally:
+            self._runner.close()
+        return self
 
     def predict(
         self, observation: Any, state: Any = None, episode_start: Any = None, deterministic: bool = True
@@ -174,6 +224,18 @@ class Learner:
         if history.exists() and history.stat().st_size > 1:
             found.history = pd.read_csv(history, float_precision="round_trip")
         return found
+
+    def _advance(self, iterations: range) -> None:
+        """Do some iterations and evaluate; adds rows to the history."""
+        raise NotImplementedError
+
+    def _identity(self) -> str:
+        """Say which training this is."""
+        raise NotImplementedError
+
+    def _freeze(self) -> None:
+        """Make the policy of the present state."""
+        raise NotImplementedError
 
     def _frozen_policy(self, params: Any, scaler: Any, disc: Any = None) -> ImitationPolicy:
         arrays = jax.tree.map(np.asarray, (params, scaler, disc))

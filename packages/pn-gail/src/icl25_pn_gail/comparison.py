@@ -1,0 +1,227 @@
+"""Several methods and seeds on the same demonstrations; in a pure-jax environment all at once, in one compiled run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+import pandas as pd
+
+from icl25_pn_gail.behaviour_cloning import BC
+from icl25_pn_gail.config import TrainConfig
+from icl25_pn_gail.envs import GymnasiumSource, make_env
+from icl25_pn_gail.evaluation import EvalResult, bootstrap_interval, interquartile_mean
+from icl25_pn_gail.imitation import LEARNERS
+from icl25_pn_gail.methods import METHODS
+from icl25_pn_gail.preparation import CLASSIFIERS, Prepared, Spaces, make_trainer, prepare
+from icl25_pn_gail.running import JaxRunner, Keys, history_rows, stack
+from icl25_pn_gail.training import Metrics
+from icl25_shared import track
+
+if TYPE_CHECKING:
+    from icl25_pn_gail.demonstrations import Demonstrations
+
+__all__ = ["ParsedMethod", "compare", "parse_method", "summarize"]
+
+CLONING = {"bc": "none", "bc-weighted": "confidence"}
+ORACLE = "oracle"
+
+
+class ParsedMethod(NamedTuple):
+    """A method and what fills in its confidences.
+
+    Attributes:
+        name: What was asked for.
+        method: Key of the method.
+        classifier: ``bsc``, ``sc``, ``supervised``, ``oracle``, or None for what the method does by default.
+    """
+
+    name: str
+    method: str
+    classifier: str | None
+
+
+def parse_method(name: str) -> ParsedMethod:
+    """Read the name of a method, such as ``pn-gail``, ``2iwil+bsc`` or ``bc``.
+
+    Args:
+        name: A method of ``METHODS``, ``bc`` or ``bc-weighted``; with ``+bsc``, ``+sc``, ``+supervised`` or
+            ``+oracle`` for what fills in missing confidences.
+
+    Returns:
+        Its parts.
+
+    Raises:
+        ValueError: If there is no such method or classifier.
+    """
+    method, plus, classifier = name.partition("+")
+    known = [*METHODS, *CLONING]
+    if method not in known:
+        raise ValueError(f"there is no method {method!r}; there are {', '.join(known)}")
+    if plus and classifier not in (*CLASSIFIERS, ORACLE):
+        raise ValueError(f"{name}: after + comes {', '.join(CLASSIFIERS)} or {ORACLE}, found {classifier!r}")
+    return ParsedMethod(name, method, classifier or None)
+
+
+def compare(
+    env: Any,
+    demos: Demonstrations,
+    methods: Sequence[str] = ("pn-gail", "2iwil", "gail", "bc"),
+    seeds: Iterable[int] = range(5),
+    *,
+    total_iterations: int = 500,
+    learner: Literal["trpo", "ppo"] = "trpo",
+    config: TrainConfig | None = None,
+    n_episodes: int = 20,
+    oracle: Demonstrations | None = None,
+    backend: Literal["auto", "jax", "gymnasium"] = "auto",
+    progress_bar: bool = True,
+    histories: Callable[[str, int, pd.DataFrame], None] | None = None,
+) -> pd.DataFrame:
+    """Train methods on the same demonstrations from the same seeds, and evaluate them on the same episodes.
+
+    In a pure-jax environment all adversarial runs are one program, mapped over methods and seeds; where jax sees
+    several devices, they are spread over these. A run is the same as alone, up to rounding.
+
+    Args:
+        env: The environment, as for ``PNGAIL``.
+        demos: The demonstrations.
+        methods: Names, as ``parse_method`` reads them.
+        seeds: Seeds.
+        total_iterations: Iterations of each run.
+        learner: ``trpo`` or ``ppo``.
+        config: The settings.
+        n_episodes: Episodes of the last evaluation of each run.
+        oracle: The same demonstrations with all confidences, for ``+oracle``.
+        backend: As for ``PNGAIL``.
+        progress_bar: Show progress on standard error.
+        histories: Called with the name of the method, the seed and the history of each run.
+
+    Returns:
+        A row for each run: method, seed, mean_return, iqm_return and mean_length of the last evaluation.
+
+    Raises:
+        ValueError: If a method is unknown, there are no seeds, or demonstrations and environment do not fit.
+
+    Source:
+        The grid of objectives and classifiers asked for in the reviews of PN-GAIL.
+    """
+    found, config, seeds = make_env(env, backend=backend), config or TrainConfig(), list(seeds)
+    if total_iterations < 1 or n_episodes < 1:
+        raise ValueError(f"total_iterations and n_episodes must be >= 1, found {total_iterations} and {n_episodes}")
+    parsed = [parse_method(name) for name in dict.fromkeys(methods)]
+    if not parsed or not seeds or len(set(seeds)) < len(seeds):
+        raise ValueError(f"expected at least one method and different seeds, found {list(methods)} and {seeds}")
+    if oracle is None and any(one.classifier == ORACLE for one in parsed):
+        raise ValueError("a method with +oracle needs oracle, the demonstrations with all confidences")
+    Spaces.of(found).check(demos)
+    keep = histories or (lambda name, seed, history: None)
+    runs = [(one, seed) for one in parsed for seed in seeds]
+    adversarial = [(one, seed) for one, seed in runs if one.method in METHODS]
+    results: dict[tuple[str, int], EvalResult] = {}
+    if adversarial and not isinstance(found, GymnasiumSource):
+        results |= _together(
+            found, demos, oracle, adversarial, total_iterations, learner, config, n_episodes, progress_bar, keep
+        )
+        alone = [run for run in runs if run not in adversarial]
+    else:
+        alone = runs
+    for one, seed in track(alone, "runs") if progress_bar and alone else alone:
+        used = oracle if one.classifier == ORACLE and oracle is not None else demos
+        classifier = None if one.classifier == ORACLE else one.classifier
+        options: dict[str, Any] = {"classifier": classifier, "learner": learner, "config": config, "seed": seed}
+        if one.method in CLONING:
+            made: Any = BC(found, used, weights=CLONING[one.method], **options)  # ty: ignore[invalid-argument-type]
+        else:
+            made = LEARNERS[one.method](found, used, **options)
+        made.learn(total_iterations, progress_bar=False)
+        results[one.name, seed] = made.evaluate(n_episodes)
+        keep(one.name, seed, made.history)
+    rows = [
+        {
+            "method": one.name,
+            "seed": seed,
+            "mean_return": results[one.name, seed].mean,
+            "iqm_return": results[one.name, seed].iqm,
+            "mean_length": float(np.mean(results[one.name, seed].lengths)),
+        }
+        for one, seed in runs
+    ]
+    return pd.DataFrame(rows)
+
+
+def summarize(results: pd.DataFrame, failed_below: float | None = None, level: float = 0.95) -> pd.DataFrame:
+    """Summarise the runs of each method.
+
+    Args:
+        results: What ``compare`` returned.
+        failed_below: Mean return below which a run counts as failed.
+        level: Coverage of the bootstrap intervals of the median and of the mean.
+
+    Returns:
+        A row for each method, in order: runs, median, median_low, median_high, mean, mean_low, mean_high, iqm, worst,
+        best, and failed, the share of failed runs, if ``failed_below`` is given.
+    """
+    rows = []
+    for method, part in results.groupby("method", sort=False):
+        returns = part["mean_return"].to_numpy(float)
+        median, mean = (bootstrap_interval(returns, statistic, level=level) for statistic in (np.median, np.mean))
+        row = {
+            "method": method, "runs": len(returns),
+            "median": float(np.median(returns)), "median_low": median[0], "median_high": median[1],
+            "mean": float(np.mean(returns)), "mean_low": mean[0], "mean_high": mean[1],
+            "iqm": interquartile_mean(returns), "worst": float(returns.min()), "best": float(returns.max()),
+        }  # fmt: skip
+        if failed_below is not None:
+            row["failed"] = float(np.mean(returns < failed_below))
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("method")
+
+
+def _together(
+    env: Any,
+    demos: Demonstrations,
+    oracle: Demonstrations | None,
+    runs: list[tuple[ParsedMethod, int]],
+    total_iterations: int,
+    learner: Literal["trpo", "ppo"],
+    config: TrainConfig,
+    n_episodes: int,
+    progress_bar: bool,
+    keep: Callable[[str, int, pd.DataFrame], None],
+) -> dict[tuple[str, int], EvalResult]:
+    trainer = make_trainer(Spaces.of(env), learner, config)
+
+    def prepared(one: ParsedMethod, seed: int) -> Prepared:
+        if one.classifier == ORACLE and oracle is not None:
+            return prepare(trainer, oracle, one.method, None, seed)
+        return prepare(trainer, demos, one.method, one.classifier, seed)
+
+    single = [prepared(*run) for run in runs]
+    runner = JaxRunner(env, trainer, n_runs=len(runs))
+    data, state, keys = runner.place(
+        tuple(stack([getattr(p, name) for p in single]) for name in ("demos", "state", "keys"))
+    )
+    histories: list[list[pd.DataFrame]] = [[] for _ in runs]
+    chunks = [
+        range(begin, min(begin + config.eval_every, total_iterations))
+        for begin in range(0, total_iterations, config.eval_every)
+    ]
+    for iterations in track(chunks, f"training {len(runs)} runs") if progress_bar else chunks:
+        started = time.perf_counter()
+        state, metrics = runner.advance(state, data, keys, iterations)
+        evaluated = runner.evaluate(state.policy, data.scaler, keys, iterations.stop, config.eval_episodes)
+        seconds = (time.perf_counter() - started) / len(runs)
+        metrics = Metrics(*map(np.asarray, metrics))
+        for i, rows in enumerate(histories):
+            one = jax.tree.map(lambda part, i=i: part[i], metrics)
+            episodes = EvalResult(evaluated.returns[i], evaluated.lengths[i])
+            rows.append(history_rows(one, iterations, runner.steps_per_iteration, episodes, seconds))
+    for (one, seed), rows in zip(runs, histories, strict=True):
+        keep(one.name, seed, pd.concat(rows, ignore_index=True))
+    same_episodes = runner.place(stack([Keys.of(0)] * len(runs)))
+    last = runner.evaluate(state.policy, data.scaler, same_episodes, 0, n_episodes)
+    return {(one.name, seed): EvalResult(last.returns[i], last.lengths[i]) for i, (one, seed) in enumerate(runs)}
