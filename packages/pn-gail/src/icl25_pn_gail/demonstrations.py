@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from icl25_pn_gail.checking import Report
 
 __all__ = ["Demonstrations", "Split"]
-
-_Unit = Literal["row", "episode"]
 
 
 class Split(NamedTuple):
@@ -273,7 +271,7 @@ class Demonstrations(FileFormats):
             raise ValueError(f"n must be from 1 to {len(self)}, the number of rows there are, found {n}")
         return self.select(np.sort(np.random.default_rng(seed).permutation(len(self))[:n]))
 
-    def mask_labels(self, fraction: float, seed: int = 0, by: _Unit = "row") -> Self:
+    def mask_labels(self, fraction: float, seed: int = 0, by: str = "row") -> Self:
         """Keep a share of the labels and forget the others; a smaller share is part of a larger one of the same seed.
 
         Args:
@@ -299,7 +297,7 @@ class Demonstrations(FileFormats):
         kept = np.isin(unit, drawn[: max(1, round(fraction * len(drawn)))])
         return self.with_confidence(np.where(kept, self.confidence, np.nan))
 
-    def split(self, fraction: float, seed: int = 0, by: _Unit = "episode") -> Split:
+    def split(self, fraction: float, seed: int = 0, by: str = "episode") -> Split:
         """Split at random, each part in the order of the file.
 
         Args:
@@ -337,7 +335,7 @@ class Demonstrations(FileFormats):
 
         return check(self, env, **options)
 
-    def _units(self, by: _Unit) -> Int[np.ndarray, " n"]:
+    def _units(self, by: str) -> Int[np.ndarray, " n"]:
         """Number of what is drawn together, for each row."""
         if by == "row":
             return np.arange(len(self))
