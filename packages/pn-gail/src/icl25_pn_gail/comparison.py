@@ -16,6 +16,7 @@ from icl25_pn_gail.envs import GymnasiumSource, make_env
 from icl25_pn_gail.evaluation import EvalResult, bootstrap_interval, interquartile_mean
 from icl25_pn_gail.imitation import LEARNERS
 from icl25_pn_gail.methods import METHODS
+from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.preparation import CLASSIFIERS, Prepared, Spaces, make_trainer, prepare
 from icl25_pn_gail.running import JaxRunner, Keys, history_rows, stack
 from icl25_pn_gail.training import Metrics
@@ -24,10 +25,28 @@ from icl25_shared import track
 if TYPE_CHECKING:
     from icl25_pn_gail.demonstrations import Demonstrations
 
-__all__ = ["ParsedMethod", "compare", "parse_method", "summarize"]
+__all__ = ["FinishedRun", "ParsedMethod", "compare", "parse_method", "summarize"]
 
 CLONING = {"bc": "none", "bc-weighted": "confidence"}
 ORACLE = "oracle"
+
+
+class FinishedRun(NamedTuple):
+    """One run of a comparison.
+
+    Attributes:
+        method: Name of the method.
+        seed: Its seed.
+        history: A row for each iteration.
+        policy: What was learned.
+        result: Episodes of the last evaluation.
+    """
+
+    method: str
+    seed: int
+    history: pd.DataFrame
+    policy: ImitationPolicy
+    result: EvalResult
 
 
 class ParsedMethod(NamedTuple):
@@ -79,7 +98,7 @@ def compare(
     oracle: Demonstrations | None = None,
     backend: Literal["auto", "jax", "gymnasium"] = "auto",
     progress_bar: bool = True,
-    histories: Callable[[str, int, pd.DataFrame], None] | None = None,
+    on_run: Callable[[FinishedRun], None] | None = None,
 ) -> pd.DataFrame:
     """Train methods on the same demonstrations from the same seeds, and evaluate them on the same episodes.
 
@@ -98,7 +117,7 @@ def compare(
         oracle: The same demonstrations with all confidences, for ``+oracle``.
         backend: As for ``PNGAIL``.
         progress_bar: Show progress on standard error.
-        histories: Called with the name of the method, the seed and the history of each run.
+        on_run: Called with each run when it is finished.
 
     Returns:
         A row for each run: method, seed, mean_return, iqm_return and mean_length of the last evaluation.
@@ -118,7 +137,7 @@ def compare(
     if oracle is None and any(one.classifier == ORACLE for one in parsed):
         raise ValueError("a method with +oracle needs oracle, the demonstrations with all confidences")
     Spaces.of(found).check(demos)
-    keep = histories or (lambda name, seed, history: None)
+    keep = on_run or (lambda run: None)
     runs = [(one, seed) for one in parsed for seed in seeds]
     adversarial = [(one, seed) for one, seed in runs if one.method in METHODS]
     results: dict[tuple[str, int], EvalResult] = {}
@@ -139,7 +158,7 @@ def compare(
             made = LEARNERS[one.method](found, used, **options)
         made.learn(total_iterations, progress_bar=False)
         results[one.name, seed] = made.evaluate(n_episodes)
-        keep(one.name, seed, made.history)
+        keep(FinishedRun(one.name, seed, made.history, made.policy, results[one.name, seed]))
     rows = [
         {
             "method": one.name,
@@ -191,9 +210,10 @@ def _together(
     config: TrainConfig,
     n_episodes: int,
     progress_bar: bool,
-    keep: Callable[[str, int, pd.DataFrame], None],
+    keep: Callable[[FinishedRun], None],
 ) -> dict[tuple[str, int], EvalResult]:
-    trainer = make_trainer(Spaces.of(env), learner, config)
+    spaces = Spaces.of(env)
+    trainer = make_trainer(spaces, learner, config)
 
     def prepared(one: ParsedMethod, seed: int) -> Prepared:
         if one.classifier == ORACLE and oracle is not None:
@@ -220,8 +240,14 @@ def _together(
             one = jax.tree.map(lambda part, i=i: part[i], metrics)
             episodes = EvalResult(evaluated.returns[i], evaluated.lengths[i])
             rows.append(history_rows(one, iterations, runner.steps_per_iteration, episodes, seconds))
-    for (one, seed), rows in zip(runs, histories, strict=True):
-        keep(one.name, seed, pd.concat(rows, ignore_index=True))
     same_episodes = runner.place(stack([Keys.of(0)] * len(runs)))
     last = runner.evaluate(state.policy, data.scaler, same_episodes, 0, n_episodes)
-    return {(one.name, seed): EvalResult(last.returns[i], last.lengths[i]) for i, (one, seed) in enumerate(runs)}
+    learned = jax.tree.map(np.asarray, (state.policy, data.scaler, state.disc))
+    results = {}
+    for i, ((one, seed), rows) in enumerate(zip(runs, histories, strict=True)):
+        results[one.name, seed] = EvalResult(last.returns[i], last.lengths[i])
+        params, scaler, disc = jax.tree.map(lambda part, i=i: part[i], learned)
+        policy = ImitationPolicy(spaces, trainer, params, scaler, disc)
+        history = pd.concat(rows, ignore_index=True)
+        keep(FinishedRun(one.name, seed, history, policy, results[one.name, seed]))
+    return results
