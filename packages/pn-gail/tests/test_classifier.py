@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from typing import Any
 
 import jax
 import numpy as np
@@ -17,11 +18,10 @@ from sklearn.preprocessing import StandardScaler
 
 from icl25_pn_gail import classifier_training
 from icl25_pn_gail.classifier import ConfidenceClassifier
-from icl25_pn_gail.classifier_training import Layer, Risk, Sampling, initial_layers, logits, train
 
 # Every test that trains does so with these shapes, which are compiled once for each method.
 N, N_LABELLED = 400, 20
-QUICK = {"steps": 1500, "lr": 3e-3, "batch_size": 1}
+QUICK: dict[str, Any] = {"steps": 1500, "lr": 3e-3, "batch_size": 1}
 
 
 def mixture(seed):
@@ -76,62 +76,6 @@ class TestQuality:
 
 
 class TestTraining:
-    def test_initial_layers(self):
-        layers = initial_layers([4, 400, 300, 1], np.random.default_rng(0))
-        for layer, inputs in zip(layers[:-1], (4, 400), strict=True):
-            for array in layer:
-                assert np.abs(array).max() <= inputs**-0.5
-                assert array.std() == pytest.approx(inputs**-0.5 / np.sqrt(3), rel=0.1)
-        assert np.abs(layers[-1].weight).max() <= 0.1 * 300**-0.5
-        assert layers[-1].weight.std() == pytest.approx(0.1 * 300**-0.5 / np.sqrt(3), rel=0.15)
-        np.testing.assert_array_equal(layers[-1].bias, [0])
-
-    def test_first_step_follows_the_gradient(self):
-        # Without dropout, and with one labelled row, a step of Adam moves each weight by lr against its gradient.
-        X = np.array([[0.5, -1.0]], np.float32)
-        layers = [Layer(np.full((2, 1), 0.3, np.float32), np.zeros(1, np.float32))]
-        g = float(logits(layers, X)[0])
-        gradient = (1 / (1 + np.exp(-g)) - 0.9) * X[0]
-        numbers = Risk(0.5, 0.5, np.inf, 0.9)
-        (moved,) = train(
-            layers,
-            X,
-            np.array([0.9]),
-            numbers,
-            Sampling(1, 0),
-            np.random.default_rng(0),
-            method="bsc",
-            steps=1,
-            lr=0.01,
-            dropout=0.0,
-        )
-        np.testing.assert_allclose(moved.weight[:, 0], 0.3 - 0.01 * np.sign(gradient), atol=1e-6)
-
-    @pytest.mark.parametrize(
-        ("labelled", "unlabelled", "batch_size", "expected"),
-        [
-            (400, 1600, 1, (1, 4)),
-            (100, 1900, 8, (8, 152)),
-            (300, 200, 8, (8, 8)),
-            (10, 0, 8, (8, 0)),
-            (10, 10_000, 8, (8, 1016)),
-            (10, 10_000, 800, (800, 800)),
-        ],
-    )
-    def test_sampling(self, labelled, unlabelled, batch_size, expected):
-        found = Sampling.of(labelled, unlabelled, batch_size)
-        assert (found.n_labelled, found.n_unlabelled) == expected
-
-    def test_draws_take_labelled_rows_first_and_leave_out_units(self):
-        r = np.array([np.nan, 0.2, np.nan, 0.9, np.nan])
-        draw = classifier_training._draw
-        ((count, draws),) = draw(r, Sampling(2, 3), [50, 60], np.random.default_rng(0), 40, 0.25)
-        assert count == 40
-        assert set(draws.rows[:, :2].ravel()) == {1, 3}
-        assert set(draws.rows[:, 2:].ravel()) == {0, 2, 4}
-        assert [kept.shape for kept in draws.kept] == [(40, 5, 50), (40, 5, 60)]
-        assert np.mean(draws.kept[0]) == pytest.approx(0.75, abs=0.02)
-
     def test_steps_that_do_not_fit_in_memory_are_made_in_blocks(self, monkeypatch):
         seen = []
         run = classifier_training._run_steps
@@ -143,7 +87,7 @@ class TestTraining:
         monkeypatch.setattr(classifier_training, "_run_steps", record)
         monkeypatch.setattr(classifier_training, "LARGEST_DRAW", 20 * 80 * 40)
         X, _, labels = mixture(0)
-        classifier = ConfidenceClassifier(**{**QUICK, "steps": 100}).fit(X, labels)
+        classifier = ConfidenceClassifier(**QUICK).set_params(steps=100).fit(X, labels)
         assert seen == [(40, 40), (40, 40), (40, 20)]
         assert int(np.ptp(classifier.predict_confidence(X)) > 0)
 
@@ -167,8 +111,11 @@ class TestTraining:
 
     def test_divergence_is_an_error(self):
         X, _, labels = mixture(0)
+        classifier = ConfidenceClassifier(**QUICK).fit(X, labels)
         with pytest.raises(ValueError, match="training diverged"):
-            ConfidenceClassifier(**{**QUICK, "lr": 1e38}).fit(X, labels)
+            classifier.set_params(lr=1e38).fit(X, labels)
+        with pytest.raises(NotFittedError):
+            classifier.predict(X)
 
     def test_all_rows_labelled(self):
         X, r, _ = mixture(0)
@@ -281,7 +228,6 @@ class TestStorage:
 
     def test_network_of_the_reference(self, golden):
         arrays = golden("core")
-        X, _, labels = mixture(0)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             stored = ConfidenceClassifier(hidden=(8, 8)).fit(np.eye(5), np.full(5, 0.5)).to_arrays()
@@ -311,13 +257,13 @@ class TestBadInput:
             (
                 [[0.0, np.nan], [np.inf, 1.0]],
                 [0.5, 1],
-                "X has 2 values that are NaN or infinite, first in row 0, column 1",
+                "2 values that are NaN or infinite, first in row 0, column 1",
             ),
             (pd.DataFrame({"x": [0.0], "speed": [np.inf]}), [0.5], "first in row 0, column 'speed'"),
             (
                 [[0.0], [1.0]],
                 [0.5, 5.0],
-                r"\[0, 1\], found 1 other values, first 5 in row 1; .*confidence_from_returns",
+                r"\[0, 1\], found 1 other values, first 5 in row 1; .*from_returns",
             ),
             ([[0.0], [1.0]], [-0.1, 0.5], "first -0.1 in row 0"),
             ([[0.0], [1.0]], [np.nan, np.nan], "at least 1 labelled row, found 2 NaN.*'gail'"),

@@ -38,7 +38,8 @@ class ConfidenceClassifier(BaseEstimator):
         hidden: Widths of the hidden layers.
         dropout: Share of hidden units that a step leaves out, in [0, 1).
         lr: Learning rate, > 0.
-        steps: Number of steps.
+        steps: Number of steps. The paper's authors make 25,000 of one labelled row; with rows of eight, 10,000 are as
+            good, and 5,000 nearly where labels are few.
         batch_size: Labelled rows of a step.
         standardize: Bring every feature to mean 0 and standard deviation 1 over all rows of ``fit``.
         random_state: Seed of weights and draws: the same number gives the same bytes. None for another fit each time.
@@ -76,7 +77,7 @@ class ConfidenceClassifier(BaseEstimator):
         steps: int = 5000,
         batch_size: int = 8,
         standardize: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
+        random_state: int | np.integer | np.random.RandomState | None = 0,
     ) -> None:
         self.method = method
         self.alpha = alpha
@@ -112,23 +113,23 @@ class ConfidenceClassifier(BaseEstimator):
             raise ValueError(
                 f"r needs at least 1 labelled row, found {len(r)} NaN; without any label only method 'gail' applies"
             )
+        for stale in ("layers_", "feature_names_in_"):  # what a fit that fails must not leave behind
+            vars(self).pop(stale, None)
         names = column_names(X)
         if names is not None:
             self.feature_names_in_ = np.asarray(names, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
         self.n_features_in_ = rows.shape[1]
         self.classes_ = np.array([0, 1])
         self.n_labelled_, self.n_unlabelled_ = len(labels), len(r) - len(labels)
         self.mean_, self.scale_ = _standardisation(rows) if self.standardize else _identity(rows)
         self.constant_: float | None = None
-        self.layers_: list[Layer] = []
         if np.ptp(labels) == 0:
             warnings.warn(
                 f"all {len(labels)} labels are {labels[0]:g}: nothing can be learned, and this is predicted everywhere",
                 stacklevel=2,
             )
             self.constant_ = float(labels[0])
+            self.layers_: list[Layer] = []
             return self
         if len(labels) < FEW_LABELS:
             warnings.warn(
@@ -137,9 +138,9 @@ class ConfidenceClassifier(BaseEstimator):
             )
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         unlabelled = 0 if self.method == "supervised" else self.n_unlabelled_
-        self.layers_ = train(
+        layers = train(
             initial_layers([self.n_features_in_, *self.hidden, 1], rng),
-            self._standardised(rows),
+            self._standardised(rows).astype(np.float32),
             r,
             self._risk(float(labels.mean())),
             Sampling.of(len(labels), unlabelled, self.batch_size),
@@ -149,8 +150,9 @@ class ConfidenceClassifier(BaseEstimator):
             lr=self.lr,
             dropout=self.dropout,
         )
-        if not all(np.isfinite(array).all() for layer in self.layers_ for array in layer):
+        if not all(np.isfinite(array).all() for layer in layers for array in layer):
             raise ValueError(f"training diverged: the network is not finite at lr={self.lr}; use a lower one")
+        self.layers_ = layers
         return self
 
     def predict_confidence(self, X: Any) -> Float[np.ndarray, " n"]:
@@ -167,7 +169,7 @@ class ConfidenceClassifier(BaseEstimator):
             ValueError: If X is no table of finite numbers with the features of ``fit``.
             TypeError: If X is a sparse matrix.
         """
-        check_is_fitted(self, "mean_")
+        check_is_fitted(self, "layers_")
         rows = check_rows(X, self.n_features_in_)
         names, expected = column_names(X), getattr(self, "feature_names_in_", None)
         if names is not None and expected is not None and names != list(expected):
@@ -206,7 +208,7 @@ class ConfidenceClassifier(BaseEstimator):
             NotFittedError: Before ``fit``.
             ValueError: As ``predict_confidence``.
         """
-        return self.classes_[(self.predict_confidence(X) >= 0.5).astype(np.intp)]
+        return (self.predict_confidence(X) >= 0.5).astype(np.int64)
 
     def score(self, X: Any, r: Any) -> float:
         """Closeness of the predictions, 1 - mean |predicted - true|.
@@ -256,7 +258,7 @@ class ConfidenceClassifier(BaseEstimator):
         Raises:
             NotFittedError: Before ``fit``.
         """
-        check_is_fitted(self, "mean_")
+        check_is_fitted(self, "layers_")
         seed = int(self.random_state) if isinstance(self.random_state, int | np.integer) else None
         arguments = {**self.get_params(), "hidden": [int(width) for width in self.hidden], "random_state": seed}
         arrays = {
@@ -310,8 +312,7 @@ class ConfidenceClassifier(BaseEstimator):
         return Risk(alpha, beta, math.inf if self.clip is None else float(self.clip), mean_confidence)
 
     def _standardised(self, rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-        precision = self.layers_[0].weight.dtype if self.layers_ else np.float32
-        return ((rows - self.mean_) / self.scale_).astype(precision)
+        return (rows - self.mean_) / self.scale_
 
     def _check_arguments(self) -> None:
         if self.method not in ("bsc", "sc", "supervised"):
@@ -333,10 +334,8 @@ class ConfidenceClassifier(BaseEstimator):
 
 
 def _standardisation(rows: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
-    """Mean and standard deviation of each feature, 1 for those that rounding alone makes vary."""
-    mean, scale = rows.mean(axis=0), rows.std(axis=0)
-    varies = scale > 10 * np.finfo(np.float64).eps * np.abs(mean)
-    return mean, np.where(varies, scale, 1.0)
+    """Mean and standard deviation of each feature, 1 for one that is constant."""
+    return rows.mean(axis=0), np.where(np.ptp(rows, axis=0) > 0, rows.std(axis=0), 1.0)
 
 
 def _identity(rows: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
