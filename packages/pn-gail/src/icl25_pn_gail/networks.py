@@ -98,7 +98,10 @@ class Policy:
             ``layers``, and ``log_std`` (n_outputs,) for continuous actions.
         """
         layers = init_mlp(key, (n_inputs, *hidden, self.n_outputs))
-        return {"layers": layers} if self.discrete else {"layers": layers, "log_std": jnp.full(self.n_outputs, log_std)}
+        if self.discrete:
+            return {"layers": layers}
+        # With its type said: a weak one would have every training compiled twice, and that of an int would be int.
+        return {"layers": layers, "log_std": jnp.full(self.n_outputs, log_std, jnp.result_type(float))}
 
     def __call__(self, params: dict[str, Any], obs: Float[Array, "*n d"]) -> Gaussian | Categorical:
         """Return the distributions of the action.
