@@ -10,6 +10,8 @@ from jaxtyping import Array, Float
 
 __all__ = ["Advantages", "gae", "standardize"]
 
+ROUNDING = 10  # errors of a mean, in units of the precision
+
 
 class Advantages(NamedTuple):
     """What a batch of steps is worth.
@@ -79,4 +81,6 @@ def standardize(advantages: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """
     centred = advantages - jnp.mean(advantages)
     spread = jnp.std(advantages, ddof=1)
-    return jnp.where(spread > 0, centred / jnp.where(spread > 0, spread, 1), 0)
+    # The mean of equal numbers may differ from them by rounding, which must not be blown up to 1.
+    differ = spread > ROUNDING * jnp.finfo(advantages.dtype).eps * jnp.max(jnp.abs(advantages))
+    return jnp.where(differ, centred / jnp.where(differ, spread, 1), 0)
