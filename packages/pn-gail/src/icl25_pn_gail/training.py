@@ -232,8 +232,8 @@ class Trainer:
     ) -> tuple[Any, Any, Float[Array, ""]]:
         """One pass of minibatches over a batch; the last minibatch may be smaller."""
         n = obs.shape[0]
-        n_batches = min(self.config.value_minibatches, n)
-        size = -(-n // n_batches)
+        size = -(-n // self.config.value_minibatches)
+        n_batches = -(-n // size)  # of which none is empty: Adam moves without a gradient, too
         rows = jnp.pad(jax.random.permutation(key, n), (0, n_batches * size - n)).reshape(n_batches, size)
         counts = (jnp.arange(n_batches * size) < n).reshape(n_batches, size)
 
@@ -243,7 +243,7 @@ class Trainer:
 
             def loss(value: Any) -> Float[Array, ""]:
                 errors = mlp(value, obs[rows])[..., 0] - targets[rows]
-                return jnp.sum(count * errors**2) / jnp.maximum(jnp.sum(count), 1)
+                return jnp.sum(count * errors**2) / jnp.sum(count)
 
             found, gradient = jax.value_and_grad(loss)(value)
             updates, opt_state = self._value_optimizer.update(gradient, opt_state, value)
