@@ -81,7 +81,7 @@ class ImitationPolicy:
         if self.spaces.discrete:
             if not deterministic and rng is not None:
                 output = output + rng.gumbel(size=output.shape)
-            return output.argmax(axis=-1), None
+            return np.asarray(output.argmax(axis=-1)), None
         if not deterministic and rng is not None:
             output = output + np.exp(self.params["log_std"]) * rng.standard_normal(output.shape)
         space = self.spaces.act_space
@@ -188,7 +188,7 @@ class ImitationPolicy:
                 space = Box(low, high, dtype=np.float32)
             spaces = Spaces(obs_dim, space)
             trainer = make_trainer(spaces, record["learner"], TrainConfig(**record["config"]), warn=False)
-        except (KeyError, TypeError, ValueError) as error:
+        except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder / CONFIG} is no configuration of a policy: {error}") from error
         try:
             tree = serialization.msgpack_restore((folder / WEIGHTS).read_bytes())
