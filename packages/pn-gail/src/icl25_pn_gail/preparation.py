@@ -135,7 +135,7 @@ def make_trainer(spaces: Spaces, learner: Literal["trpo", "ppo"], config: TrainC
             warnings.warn(
                 f"action {int(np.argmax(odd))} has half a range of {half[odd][0]:g}, and the policy starts with a "
                 f"standard deviation of {np.exp(config.log_std_init):.3g}; consider normalize_actions=True",
-                stacklevel=3,
+                stacklevel=4,
             )
     return Trainer(Policy(spaces.n_outputs, spaces.discrete), actions, spaces.obs_dim, learner, config)
 
@@ -178,6 +178,8 @@ def fill_confidence(
     """
     from icl25_pn_gail.classifier import ConfidenceClassifier
 
+    if isinstance(classifier, str) and classifier not in CLASSIFIERS:
+        raise ValueError(f"classifier must be {', '.join(CLASSIFIERS)} or a classifier, found {classifier!r}")
     given = demos.confidence
     missing = np.isnan(given)
     if METHODS[method].needs_labels and missing.all():
@@ -189,8 +191,6 @@ def fill_confidence(
     if chosen is None or not missing.any():
         return np.where(missing, 1.0, given), None
     if isinstance(chosen, str):
-        if chosen not in CLASSIFIERS:
-            raise ValueError(f"classifier must be {', '.join(CLASSIFIERS)} or a classifier, found {chosen!r}")
         chosen = ConfidenceClassifier(method=chosen, random_state=seed)
     chosen = chosen.fit(demos.inputs(), given)
     return chosen.fill(demos.inputs(), given), chosen
