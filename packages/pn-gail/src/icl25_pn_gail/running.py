@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["GymnasiumRunner", "JaxRunner", "Keys", "history_rows", "stack"]
 
 EVALUATION = 2**31 - 1  # folded into the key of a run for evaluations
+MOST_PROGRAMS = 16  # that are kept for learners of the same kind
 
 
 class Keys(NamedTuple):
@@ -41,8 +43,20 @@ class Keys(NamedTuple):
 
     @classmethod
     def of(cls, seed: int) -> Keys:
-        """Derive all keys from one seed."""
-        return cls(*jax.random.split(jax.random.key(seed)), jnp.asarray(seed))
+        """Derive all keys from one seed.
+
+        Args:
+            seed: The seed, from 0 to 2^32 - 1.
+
+        Returns:
+            The keys.
+
+        Raises:
+            ValueError: If the seed is out of range.
+        """
+        if not 0 <= seed < 2**32:
+            raise ValueError(f"seed must be from 0 to 2^32 - 1, found {seed}")
+        return cls(*jax.random.split(jax.random.key(seed)), jnp.asarray(seed, jnp.uint32))
 
 
 def stack(parts: list[Any]) -> Any:
@@ -61,25 +75,10 @@ class JaxRunner:
 
     def __init__(self, env: JaxEnv, trainer: Trainer, n_runs: int | None = None) -> None:
         self.env, self.trainer = env, trainer
-        n_steps, n_envs, _ = rollout_shape(trainer.config, env.max_episode_steps)
-        self.steps_per_iteration = n_steps * n_envs
-        advance = partial(trainer.iterate, env, n_steps=n_steps, n_envs=n_envs)
-        evaluate = partial(trainer.evaluate, env)
-        self._mesh: Mesh | None = None
-        if n_runs is not None:
-            advance = jax.vmap(advance, in_axes=(0, 0, 0, None))
-            evaluate = lambda policy, scaler, key, n, deterministic: jax.vmap(  # noqa: E731
-                lambda *one: trainer.evaluate(env, *one, n, deterministic)
-            )(policy, scaler, key)
-            n_devices = max(d for d in range(1, len(jax.local_devices()) + 1) if n_runs % d == 0)
-            if n_devices > 1:
-                self._mesh = Mesh(np.array(jax.local_devices()[:n_devices]), ("runs",))
-                runs, everywhere = PartitionSpec("runs"), PartitionSpec()
-                advance = jax.shard_map(
-                    advance, mesh=self._mesh, in_specs=(runs, runs, runs, everywhere), out_specs=runs, check_vma=False
-                )
-        self._advance = jax.jit(advance)
-        self._evaluate = jax.jit(evaluate, static_argnums=(3, 4))
+        shape = rollout_shape(trainer.config, env.max_episode_steps)
+        self.steps_per_iteration = shape.n_steps * shape.n_envs
+        programs = _jax_programs(env, _Recipe.of(trainer), n_runs)  # ty: ignore[invalid-argument-type]
+        self._advance, self._evaluate, self._mesh = programs
 
     def place(self, tree: Any) -> Any:
         """Lay stacked arrays over the devices."""
@@ -139,7 +138,7 @@ class GymnasiumRunner:
         self._available = source.env.num_envs if vector else 1 if source.is_example else None
         self._shape = rollout_shape(trainer.config, source.max_episode_steps, self._available)
         self.steps_per_iteration = self._shape.n_steps * self._shape.n_envs
-        self._update = jax.jit(trainer.update)
+        self._update = _update_program(_Recipe.of(trainer))
         self._envs: dict[int, Any] = {}
 
     def place(self, tree: Any) -> Any:
@@ -197,6 +196,54 @@ class GymnasiumRunner:
             self._envs[n_envs], self.trainer.policy, self.trainer.actions, scaler, _numpy(policy), seed,
             n_steps=n_steps, **how,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Recipe:
+    """A trainer that equals others of the same spaces and settings, so that all of them share compiled programs."""
+
+    trainer: Trainer = field(compare=False)
+    settings: str
+
+    @classmethod
+    def of(cls, trainer: Trainer) -> _Recipe:
+        actions = [np.asarray(part).tolist() for part in trainer.actions]
+        return cls(trainer, repr((trainer.policy, trainer.obs_dim, trainer.learner, trainer.config, actions)))
+
+
+class _Programs(NamedTuple):
+    """The compiled functions of a ``JaxRunner``, and over which devices they are spread."""
+
+    advance: Any
+    evaluate: Any
+    mesh: Mesh | None
+
+
+@lru_cache(maxsize=MOST_PROGRAMS)
+def _jax_programs(env: JaxEnv, recipe: _Recipe, n_runs: int | None) -> _Programs:
+    trainer = recipe.trainer
+    n_steps, n_envs, _ = rollout_shape(trainer.config, env.max_episode_steps)
+    advance: Any = partial(trainer.iterate, env, n_steps=n_steps, n_envs=n_envs)
+    evaluate: Any = partial(trainer.evaluate, env)
+    mesh = None
+    if n_runs is not None:
+        advance = jax.vmap(advance, in_axes=(0, 0, 0, None))
+        evaluate = lambda policy, scaler, key, n, deterministic: jax.vmap(  # noqa: E731
+            lambda *one: trainer.evaluate(env, *one, n, deterministic)
+        )(policy, scaler, key)
+        n_devices = max(d for d in range(1, len(jax.local_devices()) + 1) if n_runs % d == 0)
+        if n_devices > 1:
+            mesh = Mesh(np.array(jax.local_devices()[:n_devices]), ("runs",))
+            runs, everywhere = PartitionSpec("runs"), PartitionSpec()
+            advance = jax.shard_map(
+                advance, mesh=mesh, in_specs=(runs, runs, runs, everywhere), out_specs=runs, check_vma=False
+            )
+    return _Programs(jax.jit(advance), jax.jit(evaluate, static_argnums=(3, 4)), mesh)
+
+
+@lru_cache(maxsize=MOST_PROGRAMS)
+def _update_program(recipe: _Recipe) -> Any:
+    return jax.jit(recipe.trainer.update)
 
 
 def history_rows(
