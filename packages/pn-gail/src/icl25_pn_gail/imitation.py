@@ -12,7 +12,6 @@ from jaxtyping import Float
 
 from icl25_pn_gail.checkpoints import identify
 from icl25_pn_gail.config import TrainConfig
-from icl25_pn_gail.envs import env_name
 from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.preparation import prepare
 from icl25_pn_gail.running import history_rows
@@ -126,7 +125,9 @@ class AdversarialImitation(Learner):
             warnings.warn(message, stacklevel=5)
 
     def _identity(self) -> str:
-        return identify(self.method, self.learner, self.config, self.seed, env_name(self.env), self.spaces, self._demos)
+        return identify(
+            self.method, self.learner, self.config, self.seed, self._env_identity(), self.spaces, self._demos
+        )
 
     def _freeze(self) -> None:
         self.policy = self._frozen_policy(self._state.policy, self._demos.scaler, self._state.disc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
@@ -232,6 +233,10 @@ class Learner:
     def _identity(self) -> str:
         """Say which training this is."""
         raise NotImplementedError
+
+    def _env_identity(self) -> str:
+        """Say which environment this is, with its settings where they are known."""
+        return repr(self.env) if is_dataclass(self.env) else env_name(self.env)
 
     def _freeze(self) -> None:
         """Make the policy of the present state."""
