@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +19,8 @@ EPISODE = ["b", "b", "b", "a", "a", "c"]
 
 
 def demos(**changes):
-    return Demonstrations(**{"obs": OBS, "acts": ACTS, "confidence": R, "episode": EPISODE, **changes})
+    given: dict[str, Any] = {"obs": OBS, "acts": ACTS, "confidence": R, "episode": EPISODE, **changes}
+    return Demonstrations(**given)
 
 
 def test_arrays_are_brought_to_their_shapes():

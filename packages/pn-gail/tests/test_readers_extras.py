@@ -76,10 +76,8 @@ def test_minari_choices_and_dictionaries(stored):
 
 
 def test_minari_refusals(stored, tmp_path):
-    with pytest.raises(FileNotFoundError, match="no Minari dataset 'robot/leg-v0' on this machine.*minari download"):
+    with pytest.raises(FileNotFoundError, match=r"no Minari dataset 'robot/leg-v0' on this .*minari download"):
         read_demonstrations("minari:robot/leg-v0")
-    with pytest.raises(ValueError, match="bad id: not a readable Minari dataset|Malformed"):
-        Demonstrations.from_minari("bad id!")
     (tmp_path / "empty").mkdir()
     with pytest.raises(IsADirectoryError, match="is a folder, but no Minari dataset"):
         Demonstrations.from_minari(tmp_path / "empty")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.findings import Finding
@@ -16,6 +16,8 @@ __all__ = ["Steps", "check_cuts"]
 
 LARGEST_SHIFT = 3
 """Rows by which a cut may be off and still be recognised as that."""
+FEWEST_CUTS, MOST, LONGER = 4, 0.6, 3.0
+"""Where sizes of steps alone tell: of so many cuts, this share has a step at one place, so much longer than around."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Steps:
         edges: Steps from one episode to another, shape (n - 1,).
         jumps: Steps that no step of the environment explains, shape (n - 1,).
         unknown: Steps of which that is not known, shape (n - 1,). Default: none.
-        exact: Whether steps that are no jumps are known to follow.
+        sizes: Lengths of steps, shape (n - 1,), where these alone tell jumps, so that others need not follow. Default:
+            steps that are no jumps are known to follow.
     """
 
     source: str
@@ -36,7 +39,7 @@ class Steps:
     edges: Bool[np.ndarray, " m"]
     jumps: Bool[np.ndarray, " m"]
     unknown: Bool[np.ndarray, " m"] = field(default_factory=lambda: np.zeros(0, bool))
-    exact: bool = True
+    sizes: Float[np.ndarray, " m"] | None = None
 
 
 def check_cuts(demos: Demonstrations, steps: Steps) -> Iterator[Finding]:
@@ -57,10 +60,12 @@ def check_cuts(demos: Demonstrations, steps: Steps) -> Iterator[Finding]:
     follows = steps.edges & ~steps.jumps
     if len(steps.unknown):
         follows &= ~steps.unknown
-    shift, shifted = _shift(inside, follows, steps.edges)
-    least = 1 if steps.exact else max(3, int(steps.edges.sum()) // 2)
+    if steps.sizes is None:
+        shift, shifted = _shift(inside, follows, steps.edges)
+    else:
+        shift, shifted = _shift_by_size(steps.sizes, steps.edges)
     found = False
-    if len(shifted) >= least:
+    if len(shifted):
         found = True
         inside, follows = inside.copy(), follows.copy()
         inside[shifted + shift] = False
@@ -73,13 +78,13 @@ def check_cuts(demos: Demonstrations, steps: Steps) -> Iterator[Finding]:
     if inside.any() and _believable(demos, steps, inside):
         found = True
         yield _jumps(demos, steps, np.flatnonzero(inside))
-    if steps.exact and follows.any():
+    if steps.sizes is None and follows.any():
         found = True
         yield _running(steps, np.flatnonzero(follows))
     if not found:
         n = int(steps.edges.sum())
         message = f"by {steps.source}, rows follow each other inside episodes" + (
-            f", and do not at the {n} cuts between them" if steps.exact and n else ""
+            f", and do not at the {n} cuts between them" if steps.sizes is None and n else ""
         )
         yield Finding("ok", "episode-cuts", message, {"source": steps.source, "cuts": n})
 
@@ -99,6 +104,26 @@ def _shift(
         return 0, np.zeros(0, np.int64)
     shift, _ = Counter({shift: len(cuts) for shift, cuts in votes.items()}).most_common(1)[0]
     return shift, np.array(votes[shift])
+
+
+def _shift_by_size(sizes: Float[np.ndarray, " m"], edges: Bool[np.ndarray, " m"]) -> tuple[int, Int[np.ndarray, " k"]]:
+    """Where, about most cuts, the step is that is much longer than those around it, and which cuts those are."""
+    window = np.arange(-LARGEST_SHIFT, LARGEST_SHIFT + 1)
+    none = 0, np.zeros(0, np.int64)
+    cuts = np.flatnonzero(edges)
+    cuts = cuts[(cuts >= LARGEST_SHIFT) & (cuts < len(sizes) - LARGEST_SHIFT)]
+    cuts = cuts[[edges[cut + window].sum() == 1 for cut in cuts]] if len(cuts) else cuts
+    if len(cuts) < FEWEST_CUTS:
+        return none
+    around = sizes[cuts[:, None] + window]
+    places = around.argmax(axis=1)
+    place = int(np.bincount(places).argmax())
+    there = np.median(around[:, place])
+    elsewhere = np.median(np.delete(around, place, axis=1))
+    agree = cuts[places == place]
+    if window[place] == 0 or len(agree) < MOST * len(cuts) or there < LONGER * elsewhere:
+        return none
+    return int(window[place]), agree
 
 
 def _shifted(demos: Demonstrations, steps: Steps, shift: int, cuts: Int[np.ndarray, " k"], also: bool) -> Finding:
@@ -126,7 +151,7 @@ def _shifted(demos: Demonstrations, steps: Steps, shift: int, cuts: Int[np.ndarr
 
 def _believable(demos: Demonstrations, steps: Steps, inside: Bool[np.ndarray, " m"]) -> bool:
     """Sizes of steps alone tell jumps only where no cut is known and jumps are rare."""
-    return steps.exact or (demos.episode is None and float(inside.mean()) < 0.02)
+    return steps.sizes is None or (demos.episode is None and float(inside.mean()) < 0.02)
 
 
 def _jumps(demos: Demonstrations, steps: Steps, jumps: Int[np.ndarray, " k"]) -> Finding:
@@ -134,9 +159,9 @@ def _jumps(demos: Demonstrations, steps: Steps, jumps: Int[np.ndarray, " k"]) ->
     numbers = {"source": steps.source, "jumps": len(starts), "rows": starts[:1000].tolist()}
     listed = ", ".join(map(str, starts[:5])) + (", ..." if len(starts) > 5 else "")
     if demos.episode is not None:
-        message = f"{len(starts)} rows inside episodes do not follow those before them (row {listed})"
+        message = f"rows jump at {_count(len(starts), 'place')} inside episodes (row {listed})"
         return Finding("warning", "episode-cuts", f"by {steps.source}, {message}: steps or cuts are missing", numbers)
-    message = f"no episodes are given, but {len(starts)} rows do not follow those before them; they start at {listed}"
+    message = f"no episodes are given, but rows jump at {_count(len(starts), 'place')}: episodes start at {listed}"
     between = np.diff(starts)
     if len(between) and (between == between[0]).all():
         length = int(between[0])

@@ -70,8 +70,8 @@ def compare_spaces(demos: Demonstrations, env: Any) -> Finding:
         return Finding("error", "dimensions", f"{name} takes {there}, the demonstrations have {here}{hint}", sizes)
     there_dim = int(env.act_space.n) if discrete else env.act_space.shape[0]
     sizes |= {"act_dim": demos.act_dim, "env_act_dim": there_dim}
-    unit = "choices" if discrete else "actions"
-    here = f"the demonstrations have {demos.obs_dim} observations and {demos.act_dim} {unit}"
+    unit = ("choice" if discrete else "action") + "s" * (demos.act_dim != 1)
+    here = f"the demonstrations have {demos.obs_dim} observation{'s' * (demos.obs_dim != 1)} and {demos.act_dim} {unit}"
     there = f"{name} {obs_dim} and {there_dim}"
     same = demos.act_dim <= there_dim if discrete else demos.act_dim == there_dim
     if demos.obs_dim == obs_dim and same:

@@ -193,7 +193,7 @@ def _columns(path: Path, available: Sequence[str], *given: Any) -> Columns:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _member(path: Path, file: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+def _member(path: Path, file: Any, name: str) -> np.ndarray:
     try:
         return file[name]
     except ValueError as error:

@@ -6,13 +6,15 @@ import csv
 import json
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 
 from icl25_pn_gail.columns import Columns, find_columns
 from icl25_pn_gail.demonstrations import Demonstrations
@@ -62,29 +64,15 @@ def read_csv(
         with path.open(encoding="utf-8-sig", newline="") as file:
             heading = next(csv.reader(file), [])
         columns = _columns(path, heading, obs_cols, act_cols, confidence_col, episode_col)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            table = pd.read_csv(
-                path,
-                encoding="utf-8-sig",
-                index_col=False,
-                float_precision="round_trip",
-                low_memory=False,
-                keep_default_na=False,
-                na_values={name: [""] if name == columns.episode else _EMPTY_CELLS for name in heading},
-                dtype={columns.episode: str} if columns.episode else None,  # names such as 007 keep their zeros
-            )
-    except pd.errors.EmptyDataError as error:
-        raise ValueError(f"{path} is empty") from error
+        table = _csv_table(path, columns).to_pandas()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not a readable CSV file (byte {error.start} is not UTF-8)") from error
-    except (pd.errors.ParserError, pd.errors.ParserWarning, csv.Error) as error:
-        reason = str(error).replace("Error tokenizing data. C error: ", "").strip().partition("\n")[0]
-        raise ValueError(f"{path}: not a readable CSV file ({reason})") from error
+    except (pa.ArrowException, csv.Error) as error:
+        raise ValueError(f"{path}: not a readable CSV file ({first_line(error)})") from error
     if columns.episode:
-        labels = table[columns.episode]
-        if not labels.isna().any() and all(_WHOLE.fullmatch(label) for label in labels.unique()):
-            table[columns.episode] = labels.astype(np.int64)
+        labels = table[columns.episode].replace("", None)
+        whole = not labels.isna().any() and all(_WHOLE.fullmatch(label) for label in labels.unique())
+        table[columns.episode] = labels.astype(np.int64) if whole else labels
     return _assemble(path, table, columns, {}, confidence_range, discrete)
 
 
@@ -119,12 +107,9 @@ def read_parquet(
     Source:
         This package's.
     """
-    import pyarrow as pa
-    from pyarrow import parquet
-
     path = existing_file(path)
     try:
-        with parquet.ParquetFile(path) as file:
+        with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
             columns = _columns(path, schema.names, obs_cols, act_cols, confidence_col, episode_col)
             table = file.read(columns=columns.names()).to_pandas()
@@ -135,6 +120,18 @@ def read_parquet(
     except ValueError as error:
         raise ValueError(f"{path}: its {META_KEY.decode()} metadata is not JSON") from error
     return _assemble(path, table, columns, meta, confidence_range, discrete)
+
+
+def _csv_table(path: Path, columns: Columns) -> pa.Table:
+    """Read a CSV file to the last bit; as one block, since the first decides the types of all."""
+    text = {columns.episode: pa.string()} if columns.episode else {}  # names such as 007 keep their zeros
+    wanted = {"column_types": text, "null_values": _EMPTY_CELLS, "include_columns": columns.names()}
+    return pacsv.read_csv(
+        path,
+        read_options=pacsv.ReadOptions(block_size=min(path.stat().st_size + 1, 2**31 - 1)),
+        parse_options=pacsv.ParseOptions(newlines_in_values=True),
+        convert_options=pacsv.ConvertOptions(**wanted),
+    )
 
 
 def _columns(path: Path, heading: list[str], *given: Any) -> Columns:

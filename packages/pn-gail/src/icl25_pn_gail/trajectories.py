@@ -138,4 +138,4 @@ def _actions(acts: np.ndarray, space: Any, scaled: bool) -> np.ndarray:
     low, high = space.low.reshape(-1), space.high.reshape(-1)
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
         raise ValueError(f"actions without bounds cannot be scaled back, found {space}; pass scaled_actions=False")
-    return (low + 0.5 * (acts + 1.0) * (high - low)).astype(acts.dtype)
+    return (low + 0.5 * (acts.astype(np.float64) + 1.0) * (high.astype(np.float64) - low)).astype(acts.dtype)
