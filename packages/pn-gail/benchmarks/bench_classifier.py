@@ -29,7 +29,8 @@ def mixture(n: int, share: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, N_FEATURES))
     r = 1 / (1 + np.exp(-np.where(X[:, 0] + X[:, 1] > 0.3, 3, -3) - X[:, 1]))
-    return X, r, np.where(rng.random(n) < share, r, np.nan)
+    labelled = rng.permutation(n) < round(share * n)
+    return X, r, np.where(labelled, r, np.nan)
 
 
 def timed(work: Callable[[], np.ndarray]) -> tuple[float, float, np.ndarray]:

@@ -122,7 +122,7 @@ class TestTraining:
         for method in ("bsc", "sc"):
             classifier = ConfidenceClassifier(method, **QUICK).fit(X, r)
             assert classifier.n_unlabelled_ == 0
-            assert classifier.score(X, r) > 0.95
+            assert classifier.score(X, r) > 0.9
             np.testing.assert_array_equal(classifier.fill(X, r), r)
 
 

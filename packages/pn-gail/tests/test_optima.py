@@ -57,6 +57,12 @@ class TestGenerator:
         assert water_level(p, r) == pytest.approx(10)
         np.testing.assert_allclose(optimal_generator(p, r), [10 / 11, 1 / 11], atol=1e-12)
 
+    def test_hopeless_and_unseen_rows(self):
+        # The best row has no mass, the worst no confidence.
+        with np.errstate(all="raise"):
+            found = optimal_generator(np.array([0.0, 0.5, 0.5]), np.array([1.0, 0.5, 0.0]))
+        np.testing.assert_allclose(found, [0, 1, 0], atol=1e-15)
+
     def test_all_optimal(self):
         p = np.array([0.2, 0.5, 0.3])
         assert water_level(p, np.ones(3)) == pytest.approx(1)

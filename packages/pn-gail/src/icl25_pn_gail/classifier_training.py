@@ -94,6 +94,8 @@ def initial_layers(sizes: Sequence[int], rng: np.random.Generator) -> list[Layer
 
     Returns:
         One layer less than widths, in single precision.
+
+    Source: Initialisation in the code of the authors of PN-GAIL (ICLR 2025).
     """
     layers = []
     for inputs, outputs in pairwise(sizes):
@@ -158,6 +160,8 @@ def train(
 
     Raises:
         ValueError: If shapes do not fit.
+
+    Source: PN-GAIL (ICLR 2025), training of the confidence classifier, as in its authors' code.
     """
     state = _State(layers, optax.amsgrad(lr).init(layers))
     run = partial(_run_steps, method=method, n_labelled=sampling.n_labelled)
