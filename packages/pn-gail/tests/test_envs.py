@@ -114,7 +114,7 @@ def test_two_goals_moves_by_a_tenth_of_the_clipped_action():
     for i in range(30):
         before = np.asarray(state.position)
         obs, state, reward, terminated, truncated = env.step(KEY, state, jnp.array([0.5, 3.0]))
-        np.testing.assert_allclose(obs, before + [0.05, 0.1], atol=1e-6)
+        np.testing.assert_allclose(obs - before, [0.05, 0.1], atol=1e-6)
         assert float(reward) == pytest.approx(-np.hypot(obs[0] - 1, obs[1] - 0.6), abs=1e-6)
         assert (bool(terminated), bool(truncated)) == (False, i == 29)
     np.testing.assert_array_equal(obs, state.position)

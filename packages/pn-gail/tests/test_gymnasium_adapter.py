@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import multiprocessing
+import os
+
 import gymnasium
 import numpy as np
 import pytest
@@ -92,6 +95,17 @@ def test_processes_give_the_same_steps_and_end():
             np.testing.assert_array_equal(ours, theirs)
 
 
+def test_processes_that_do_not_start_are_told_of():
+    def only_here():
+        if multiprocessing.parent_process() is not None:
+            os._exit(1)
+        return gymnasium.make("CartPole-v1")
+
+    with pytest.raises(RuntimeError, match=r"^the processes of CartPole-v1 ended at once: guard .* __name__ =="):
+        GymnasiumAdapter.make(only_here, 2, asynchronous=True)
+    assert not multiprocessing.active_children()
+
+
 def test_seeds_can_be_repeated_and_share_nothing():
     with GymnasiumAdapter.make("Pendulum-v1", 4) as envs:
         starts = [envs.reset(seed) for seed in (0, 1, 2, 0)]
@@ -143,7 +157,7 @@ def test_an_environment_that_cannot_be_made_anew_is_used_alone(wrap):
         assert envs.vector.envs[0].unwrapped is example.unwrapped
     del envs
     assert example.unwrapped.closed == 0
-    with pytest.raises(ValueError, match="and 2 are needed; give a function without arguments .* or set num_envs=1"):
+    with pytest.raises(ValueError, match=r"and 2 are needed; give a function without arguments .* or set num_envs=1"):
         GymnasiumAdapter.make(example, 2)
     with pytest.raises(ValueError, match="cannot be made anew in a process of its own"):
         GymnasiumAdapter.make(example, 1, asynchronous=True)
@@ -189,7 +203,7 @@ def test_a_vector_environment_is_taken_as_it_is():
         GymnasiumAdapter(SyncVectorEnv(factories))
     with pytest.raises(ValueError, match="is a vector environment"):
         GymnasiumSource(vector).single()
-    with pytest.raises(TypeError, match="must be a gymnasium VectorEnv, found str; use GymnasiumAdapter.make"):
+    with pytest.raises(TypeError, match=r"must be a gymnasium VectorEnv, found str; use GymnasiumAdapter.make"):
         GymnasiumAdapter("CartPole-v1")
 
 
@@ -202,7 +216,7 @@ def test_spaces_that_are_no_vectors_are_refused_and_flattened():
         def reset(self, *, seed=None, options=None):
             return {"place": np.ones((2, 2), np.float32), "speed": np.zeros(1, np.float32)}, {}
 
-    with pytest.raises(ValueError, match="^Nested: .*FlattenObservation"):
+    with pytest.raises(ValueError, match=r"^Nested: .*FlattenObservation"):
         GymnasiumAdapter.make(Nested)
     with GymnasiumAdapter.make(lambda: FlattenObservation(Nested()), 2) as envs:
         np.testing.assert_array_equal(envs.reset(0), [[1, 1, 1, 1, 0]] * 2)

@@ -37,11 +37,14 @@ def pendulum_expert(key: PRNGKeyArray, obs: Float[Array, "3"]) -> Float[Array, "
     """Swing the pendulum up by its energy, and balance it near the top; mean return about -144.
 
     Args:
-        key: Not used.
+        key: Not used, a scalar.
         obs: Cosine and sine of the angle from upright, and the speed, shape (3,).
 
     Returns:
         The torque, shape (1,).
+
+    Raises:
+        ValueError: If the observation has not three entries.
 
     Source:
         Energy control of Astrom and Furuta (2000) with a linear law near the top.
@@ -59,43 +62,54 @@ def pendulum_spin(key: PRNGKeyArray, obs: Float[Array, "3"]) -> Float[Array, "1"
     """Spin the pendulum ever faster; mean return about -1618.
 
     Args:
-        key: Not used.
+        key: Not used, a scalar.
         obs: Cosine and sine of the angle from upright, and the speed, shape (3,).
 
     Returns:
         The torque, shape (1,).
 
+    Raises:
+        ValueError: If the observation has not three entries.
+
     Source:
         Bad behaviour for mixtures as in Liu et al. (ICLR 2025), experiments; the law is our own.
     """
-    return MAX_TORQUE * jnp.sign(obs[2:])
+    _, _, speed = obs
+    return MAX_TORQUE * jnp.sign(speed)[None]
 
 
 def pendulum_hang(key: PRNGKeyArray, obs: Float[Array, "3"]) -> Float[Array, "1"]:
     """Brake the pendulum until it hangs still; mean return about -1874.
 
     Args:
-        key: Not used.
+        key: Not used, a scalar.
         obs: Cosine and sine of the angle from upright, and the speed, shape (3,).
 
     Returns:
         The torque, shape (1,).
 
+    Raises:
+        ValueError: If the observation has not three entries.
+
     Source:
         Bad behaviour for mixtures as in Liu et al. (ICLR 2025), experiments; the law is our own.
     """
-    return jnp.clip(-2 * obs[2:], -MAX_TORQUE, MAX_TORQUE)
+    _, _, speed = obs
+    return jnp.clip(-2 * speed, -MAX_TORQUE, MAX_TORQUE)[None]
 
 
 def cart_pole_expert(key: PRNGKeyArray, obs: Float[Array, "4"]) -> Int[Array, ""]:
     """Push the cart under its pole; every episode reaches the limit of 500 steps.
 
     Args:
-        key: Not used.
+        key: Not used, a scalar.
         obs: Position and speed of the cart, angle and angular velocity of the pole, shape (4,).
 
     Returns:
         0 for a push to the left, 1 to the right.
+
+    Raises:
+        TypeError: If the observation has not four entries.
 
     Source:
         A linear law of our own; the task is Gymnasium's, not one of Liu et al. (ICLR 2025).
@@ -119,7 +133,7 @@ class TowardsGoal:
         """Choose a velocity.
 
         Args:
-            key: Key of the noise.
+            key: Key of the noise, a scalar.
             obs: The position, shape (2,).
 
         Returns:
@@ -146,7 +160,7 @@ class UniformActions:
         """Draw an action.
 
         Args:
-            key: Key of the draw.
+            key: Key of the draw, a scalar.
             obs: Not used, shape (d,).
 
         Returns:
@@ -169,7 +183,7 @@ class UniformChoice:
         """Draw an action.
 
         Args:
-            key: Key of the draw.
+            key: Key of the draw, a scalar.
             obs: Not used, shape (d,).
 
         Returns:
@@ -196,7 +210,7 @@ class Noisy:
         """Choose an action.
 
         Args:
-            key: Key of the choice between both, and of theirs.
+            key: Key of the choice between both, and of theirs; a scalar.
             obs: The observation, shape (d,).
 
         Returns:

@@ -97,9 +97,7 @@ def checked_levels(
         raise ValueError(f"level {without[0]} has no confidence, but others have; give one for all or for none")
     for level in found:
         if level.episodes < 1:
-            raise ValueError(
-                f"level {level.name}: expected at least 1 episode, found {level.episodes}"
-            )
+            raise ValueError(f"level {level.name}: expected at least 1 episode, found {level.episodes}")
         if level.confidence is not None and not 0 <= level.confidence <= 1:
             raise ValueError(f"level {level.name}: expected a confidence in [0, 1], found {level.confidence}")
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -173,8 +174,7 @@ def _recorded(learner: Any, source: GymnasiumSource, episodes: int, seeds: tuple
 @contextmanager
 def _global_random_states_kept() -> Generator[None]:
     """Give the states of the global generators back, which stable-baselines3 seeds and uses."""
-    import torch
-
+    torch: Any = sys.modules["torch"]  # what stable-baselines3 computes with
     states = random.getstate(), np.random.get_state(), torch.random.get_rng_state()  # noqa: NPY002
     try:
         yield

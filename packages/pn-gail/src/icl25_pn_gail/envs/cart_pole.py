@@ -48,6 +48,9 @@ class CartPoleJax:
     Attributes:
         max_episode_steps: Steps after which an episode is cut.
 
+    Raises:
+        ValueError: If a state has not four values.
+
     Source:
         Gymnasium, ``CartPole-v1``; no task of the paper, but the smallest with discrete actions and early ends.
     """
@@ -69,7 +72,7 @@ class CartPoleJax:
         """Start almost at rest: each number is drawn from (-0.05, 0.05).
 
         Args:
-            key: Key of the draw.
+            key: Key of the draw, a scalar.
 
         Returns:
             The first observation and the state.
@@ -83,7 +86,7 @@ class CartPoleJax:
         """Push the cart for one time step.
 
         Args:
-            key: Not used: pushes are exact.
+            key: Not used, a scalar: pushes are exact.
             state: The state.
             action: 0 or 1, shape ().
 

@@ -157,6 +157,9 @@ def horizon_of(env: gymnasium.Env) -> int | None:
 
     Returns:
         The shortest limit; None where there is none.
+
+    Source:
+        Gymnasium's ``TimeLimit``.
     """
     limits, spec, wrapped = [], env.spec, env
     while isinstance(wrapped, gymnasium.Wrapper):
@@ -185,6 +188,9 @@ def told_in_one_line(name: str, *, known_by_name: bool = False) -> Generator[Non
     Raises:
         ValueError: If there is no such environment.
         ImportError: If it needs a library that is not installed.
+
+    Source:
+        Errors of Gymnasium.
     """
     try:
         yield

@@ -25,6 +25,9 @@ class GymnaxEnv:
         obs_space: Space of observations.
         act_space: Space of actions.
         max_episode_steps: Steps after which an episode is cut.
+
+    Raises:
+        TypeError: From jax, if shapes do not fit; other errors as the environment likes.
     """
 
     env: Any
@@ -42,7 +45,7 @@ class GymnaxEnv:
         """Start an episode.
 
         Args:
-            key: Key of the draw.
+            key: Key of the draw, a scalar.
 
         Returns:
             The first observation and the state.
@@ -56,7 +59,7 @@ class GymnaxEnv:
         """Take one step.
 
         Args:
-            key: Key of the draws of the step.
+            key: Key of the draws of the step, a scalar.
             state: The state.
             action: The action, shape (a,) or () where actions are discrete; clipped to its bounds.
 

@@ -45,6 +45,9 @@ class PendulumJax:
         g: Gravity, as the argument of ``gymnasium.make``.
         max_episode_steps: Steps of an episode.
 
+    Raises:
+        IndexError: If an action or observation has too few axes.
+
     Source:
         Gymnasium, ``Pendulum-v1``; one of the tasks of Liu et al. (ICLR 2025), experiments.
     """
@@ -67,7 +70,7 @@ class PendulumJax:
         """Start at any angle, with a speed in (-1, 1).
 
         Args:
-            key: Key of the draw.
+            key: Key of the draw, a scalar.
 
         Returns:
             The first observation and the state.
@@ -83,7 +86,7 @@ class PendulumJax:
         """Apply a torque for one time step.
 
         Args:
-            key: Not used: the pendulum draws nothing.
+            key: Not used, a scalar: the pendulum draws nothing.
             state: The state.
             action: The torque, shape (1,), clipped to [-2, 2].
 

@@ -17,6 +17,9 @@ class JaxEnv(Protocol):
     There is no automatic reset. Instances are arguments of compiled functions and must be hashable: a frozen dataclass
     whose fields are numbers and tuples is. An environment of your own needs these five members and no base class.
 
+    Raises:
+        TypeError: From jax, if shapes do not fit; other errors as the environment likes.
+
     Example:
         >>> import jax
         >>> from icl25_pn_gail.envs import PendulumJax
@@ -43,7 +46,7 @@ class JaxEnv(Protocol):
         """Start an episode.
 
         Args:
-            key: Key of the draw of the first state.
+            key: Key of the draw of the first state, a scalar.
 
         Returns:
             The first observation and the state, a pytree of arrays that counts its own steps.
@@ -55,7 +58,7 @@ class JaxEnv(Protocol):
         """Take one step.
 
         Args:
-            key: Key of the draws of the step.
+            key: Key of the draws of the step, a scalar.
             state: The state.
             action: The action, shape (a,) or () where actions are discrete; clipped to its bounds.
 

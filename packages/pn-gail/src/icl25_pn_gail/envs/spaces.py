@@ -26,6 +26,9 @@ def checked_spaces(obs_space: Any, act_space: Any, name: str) -> tuple[Box, Box 
 
     Raises:
         ValueError: If either is of another kind; the message says which wrapper helps.
+
+    Source:
+        Limits of this package; Liu et al. (ICLR 2025) have continuous actions only.
     """
     if not isinstance(obs_space, Box) or len(obs_space.shape) != 1:
         raise ValueError(f"{name}: observations must be a one-dimensional Box, found {_said(obs_space)}; {_FLATTEN}")

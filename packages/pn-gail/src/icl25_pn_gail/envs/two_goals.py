@@ -42,6 +42,9 @@ class TwoGoals:
         goal_b: The place that bad demonstrations go to; the dynamics and the reward do not know it.
         max_episode_steps: Steps of an episode.
 
+    Raises:
+        TypeError: If an action has a shape that does not fit a position.
+
     Source:
         Made for this package, to show the optimal generator of Liu et al. (ICLR 2025) in seconds.
     """
@@ -64,7 +67,7 @@ class TwoGoals:
         """Start near (0, -1), with a standard deviation of 0.05 along each axis.
 
         Args:
-            key: Key of the draw.
+            key: Key of the draw, a scalar.
 
         Returns:
             The first observation and the state.
@@ -78,7 +81,7 @@ class TwoGoals:
         """Move by a tenth of the action.
 
         Args:
-            key: Not used: moves are exact.
+            key: Not used, a scalar: moves are exact.
             state: The state.
             action: The velocity, shape (2,), each entry clipped to [-1, 1].
 
