@@ -1,0 +1,124 @@
+"""Where the results of verbs go, tables for the screen, and the device that the work runs on."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from icl25_pn_gail.compile_cache import use_compile_cache
+from icl25_shared import InputError, RunFolder, atomic_path, read_json, select_device
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from icl25_pn_gail.cli import Train
+    from icl25_pn_gail.demonstrations import Demonstrations
+    from icl25_pn_gail.evaluation import EvalResult
+
+PROGRAM = "icl25-pn-gail"
+CHECKPOINT = "checkpoint.msgpack"
+_TRAINED = (
+    *("policy.msgpack", "config.json", "history.csv", "confidence.parquet", "report.md", CHECKPOINT),
+    *("learning.png", "confidence.png", "discriminator.png"),
+)
+_TEXT = frozenset({"", "what", "level", "looked at", "found", "group", "method", "episode"})
+
+
+@contextlib.contextmanager
+def computing_on(device: str) -> Generator[None]:
+    """Compute on a device by the name of --device; compiled programs are kept for the next time."""
+    import jax
+
+    use_compile_cache()
+    with jax.default_device(select_device(device, "jax")):
+        yield
+
+
+def open_training(flags: Train) -> RunFolder:
+    """The folder of a training: new, begun anew (--force: its files are removed) or to be gone on with (--resume)."""
+    if flags.resume:
+        _check_resumable(flags)
+    elif flags.out is not None and flags.out.is_dir():
+        _clear(flags.out, force=flags.force)
+    force = flags.force or flags.resume
+    return RunFolder.create(flags.out, program=PROGRAM, verb="train", config=flags, force=force)
+
+
+def _check_resumable(flags: Train) -> None:
+    if flags.force:
+        raise InputError("--resume and --force exclude each other: the one goes on, the other begins anew")
+    if flags.out is None:
+        raise InputError("--resume goes on with the run of a folder: name it with --out")
+    if not _is_training(flags.out):
+        raise InputError(f"there is no training to resume in {flags.out}")
+    if not (flags.out / CHECKPOINT).is_file():
+        warnings.warn(f"{flags.out} holds no checkpoint: the training begins anew", stacklevel=3)
+
+
+def _clear(folder: Path, *, force: bool) -> None:
+    """Remove an earlier training, and nothing that another program may have put there."""
+    found = [folder / name for name in _TRAINED if (folder / name).exists()]
+    if not found:
+        return
+    if not force:
+        raise InputError(f"{found[0]} exists: --resume goes on with a run that broke off, --force begins anew")
+    if not _is_training(folder):
+        raise InputError(f"{found[0]} exists, but {folder} is no run folder of {PROGRAM} train: choose another --out")
+    for path in found:
+        path.unlink()
+
+
+def _is_training(folder: Path) -> bool:
+    try:
+        record = read_json(folder / "run.json")
+    except (OSError, ValueError):
+        return False
+    return isinstance(record, dict) and (record.get("program"), record.get("verb")) == (PROGRAM, "train")
+
+
+def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> RenderableType:
+    """A table whose columns of numbers are aligned to the right, below a title that is as long as it needs to be."""
+    table = Table(show_header=any(columns))
+    for column in columns:
+        table.add_column(column, justify="left" if column in _TEXT else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))  # texts, not markup: a name may hold brackets
+    return Group(Text(title, style="italic"), table)
+
+
+def shown(number: float | None, form: str = ".4g") -> str:
+    """A number for a table, or a dash where there is none."""
+    return "-" if number is None or number != number else format(number, form)
+
+
+def write_demos(path: Path, demos: Demonstrations, *, force: bool) -> None:
+    """Write demonstrations to a file whose ending says its kind."""
+    writers = {".npz": demos.to_npz, ".csv": demos.to_csv}
+    writers.get(path.suffix.lower(), demos.to_parquet)(path, force=force)
+
+
+def save_picture(path: Path, figure: Figure, *, force: bool) -> None:
+    """Write a picture, without a date inside."""
+    dateless: dict[str, dict[str, Any]] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+    with atomic_path(path, force=force) as temporary:
+        figure.savefig(temporary, metadata=dateless.get(path.suffix.lower()))
+
+
+def evaluation_rows(result: EvalResult) -> list[tuple[str, str]]:
+    """Lines of a table that sum up episodes."""
+    low, high = result.interval
+    returns = result.returns
+    return [
+        ("mean return", f"{result.mean:.1f}"),
+        ("  95 % interval", f"{low:.1f} to {high:.1f}"),
+        ("mean of the middle half", f"{result.iqm:.1f}"),
+        ("lowest, highest return", f"{returns.min():.1f}, {returns.max():.1f}"),
+        ("mean length", f"{result.lengths.mean():.1f}"),
+    ]
