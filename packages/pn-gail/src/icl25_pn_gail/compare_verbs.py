@@ -10,13 +10,15 @@ from icl25_pn_gail.cli_flags import check_methods
 from icl25_pn_gail.comparison import FinishedRun, compare, summarize
 from icl25_pn_gail.envs import env_name, make_env
 from icl25_pn_gail.input_verbs import check_before_training, given_env, naming_flags, read_demos
-from icl25_pn_gail.output_verbs import PROGRAM, computing_on, make_table
+from icl25_pn_gail.output_verbs import computing_on, make_table, open_results
 from icl25_pn_gail.plotting import plot_learning_curves
-from icl25_shared import Output, RunFolder, atomic_path
+from icl25_shared import Output, atomic_path
 
 if TYPE_CHECKING:
     from icl25_pn_gail import cli
     from icl25_pn_gail.demonstrations import Demonstrations
+
+FILES = ("results.csv", "histories.csv", "comparison.png", "result.json")
 
 
 def run_compare(flags: cli.Compare) -> Output:
@@ -38,7 +40,7 @@ def run_compare(flags: cli.Compare) -> Output:
         given = given_env(flags)
         check_before_training(flags.demos, demos, given, methods)
         env = make_env(given, flags.backend)
-        with RunFolder.create(flags.out, program=PROGRAM, verb="compare", config=flags, force=flags.force) as run:
+        with open_results(flags, "compare", *FILES) as run:
             results = compare(
                 env,
                 demos,

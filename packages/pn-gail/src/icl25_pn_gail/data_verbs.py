@@ -13,9 +13,9 @@ from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import make_env
 from icl25_pn_gail.input_verbs import as_flags, given_env, naming_flags, read_demos
 from icl25_pn_gail.optima import expected_mixture
-from icl25_pn_gail.output_verbs import PROGRAM, computing_on, make_table, shown, write_demos
+from icl25_pn_gail.output_verbs import computing_on, make_table, open_results, shown, write_demos
 from icl25_pn_gail.recording import make_demonstrations
-from icl25_shared import InputError, Output, RunFolder, atomic_path, get_logger
+from icl25_shared import InputError, Output, atomic_path, get_logger
 
 if TYPE_CHECKING:
     from icl25_pn_gail import cli
@@ -101,7 +101,7 @@ def run_check(flags: cli.Check) -> Output:
     ]
     data = {"ok": report.ok, "findings": findings}
     if flags.out is not None:
-        with RunFolder.create(flags.out, program=PROGRAM, verb="check", config=flags, force=flags.force) as run:
+        with open_results(flags, "check", "check.json") as run:
             run.write_json("check.json", data)
     counts = [_counted(len(report.errors), "error"), _counted(len(report.warnings), "warning")]
     rows = [(one["level"], one["code"], one["message"]) for one in findings]
@@ -133,7 +133,7 @@ def run_diagnose(flags: cli.Diagnose) -> Output:
     if flags.out is not None:
         from icl25_pn_gail.confidence_plots import plot_mixture
 
-        with RunFolder.create(flags.out, program=PROGRAM, verb="diagnose", config=flags, force=flags.force) as run:
+        with open_results(flags, "diagnose", "mixture.csv", "mixture.png", "result.json") as run:
             with atomic_path(run.path("mixture.csv"), force=flags.force) as path:
                 table.to_csv(path, index=False)
             run.save_figure(plot_mixture(frame), "mixture.png")

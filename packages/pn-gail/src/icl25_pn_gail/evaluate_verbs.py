@@ -11,11 +11,11 @@ from icl25_pn_gail.behaviour_cloning import BC
 from icl25_pn_gail.envs import GymnasiumSource, env_name, make_env
 from icl25_pn_gail.imitation import LEARNERS
 from icl25_pn_gail.input_verbs import given_env, naming_flags
-from icl25_pn_gail.output_verbs import PROGRAM, computing_on, evaluation_rows, make_table, save_picture
+from icl25_pn_gail.output_verbs import computing_on, evaluation_rows, make_table, open_results, save_picture
 from icl25_pn_gail.picture_verbs import draw_paths, write_gif
 from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.policy_recording import draw_episode, record_policy
-from icl25_shared import InputError, Output, RunFolder, atomic_path, read_json
+from icl25_shared import InputError, Output, atomic_path, read_json
 
 if TYPE_CHECKING:
     from icl25_pn_gail import cli
@@ -49,7 +49,7 @@ def run_evaluate(flags: cli.Evaluate) -> Output:
         title = f"{about['method']} in {env_name(env)}: {flags.episodes:,} episodes, {how} actions"
         view: list[Any] = [make_table(title, ["what", "episodes"], evaluation_rows(result))]
         if flags.out is not None:
-            with RunFolder.create(flags.out, program=PROGRAM, verb="evaluate", config=flags, force=flags.force) as run:
+            with open_results(flags, "evaluate") as run:
                 run.write_json("evaluation.json", data)
                 table = pd.DataFrame({"return": result.returns, "length": result.lengths})
                 with atomic_path(run.path("episodes.csv"), force=flags.force) as path:
@@ -75,14 +75,14 @@ def _env(flags: cli.Evaluate, about: Any) -> Any:
 
 
 def _video_file(flags: cli.Evaluate) -> Path | None:
-    """Where the picture goes, without its ending."""
-    if not flags.video:
-        return None
+    """Where the picture goes, without its ending; files that are in the way are refused before the work begins."""
     path = (flags.folder if flags.out is None else flags.out) / "rollout"
-    for ending in (".gif", ".png"):
-        if path.with_suffix(ending).exists() and not flags.force:
-            raise InputError(f"{path.with_suffix(ending)} exists: --force replaces it")
-    return path
+    pictures = [path.with_suffix(ending) for ending in (".gif", ".png")] if flags.video else []
+    results = [] if flags.out is None else [flags.out / name for name in ("evaluation.json", "episodes.csv")]
+    for file in (*pictures, *results):
+        if file.exists() and not flags.force:
+            raise InputError(f"{file} exists: --force replaces it")
+    return path if flags.video else None
 
 
 def _show(flags: cli.Evaluate, path: Path, env: Any, policy: ImitationPolicy, method: str) -> Path:

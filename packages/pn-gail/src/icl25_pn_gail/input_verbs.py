@@ -68,6 +68,10 @@ def naming_flags() -> Generator[None]:
         yield
     except ValueError as error:
         raise InputError(as_flags(str(error))) from error
+    except ImportError as error:
+        if "pip install" not in str(error):
+            raise
+        raise InputError(str(error)) from error
     finally:
         warnings.showwarning = show
 

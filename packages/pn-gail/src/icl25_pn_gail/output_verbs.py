@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icl25_pn_gail.compile_cache import use_compile_cache
-from icl25_shared import InputError, RunFolder, atomic_path, read_json, select_device
+from icl25_shared import CommonFlags, InputError, RunFolder, atomic_path, read_json, select_device
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,12 +41,30 @@ def computing_on(device: str) -> Generator[None]:
         yield
 
 
-def open_training(flags: Train) -> RunFolder:
-    """The folder of a training: new, begun anew (--force: its files are removed) or to be gone on with (--resume)."""
+def open_results(flags: CommonFlags, verb: str, *names: str) -> RunFolder:
+    """The folder of results, refused before the work begins where files are in the way."""
+    if flags.out is not None and not flags.force:
+        for name in names:
+            if (flags.out / name).exists():
+                raise InputError(f"{flags.out / name} exists: --force replaces it")
+    return RunFolder.create(flags.out, program=PROGRAM, verb=verb, config=flags, force=flags.force)
+
+
+def check_training_folder(flags: Train) -> None:
+    """Refuse an --out that holds something else than the run to go on with, before the work begins."""
     if flags.resume:
         _check_resumable(flags)
     elif flags.out is not None and flags.out.is_dir():
-        _clear(flags.out, force=flags.force)
+        _in_the_way(flags.out, force=flags.force)
+    elif flags.out is not None and flags.out.exists():
+        raise InputError(f"{flags.out} is a file, expected a folder for the run")
+
+
+def open_training(flags: Train) -> RunFolder:
+    """The folder of a training: new, begun anew (--force: its files are removed) or to be gone on with (--resume)."""
+    if not flags.resume and flags.out is not None and flags.out.is_dir():
+        for path in _in_the_way(flags.out, force=flags.force):
+            path.unlink()
     force = flags.force or flags.resume
     return RunFolder.create(flags.out, program=PROGRAM, verb="train", config=flags, force=force)
 
@@ -62,17 +80,14 @@ def _check_resumable(flags: Train) -> None:
         warnings.warn(f"{flags.out} holds no checkpoint: the training begins anew", stacklevel=3)
 
 
-def _clear(folder: Path, *, force: bool) -> None:
-    """Remove an earlier training, and nothing that another program may have put there."""
+def _in_the_way(folder: Path, *, force: bool) -> list[Path]:
+    """Files of an earlier training, which may be removed; nothing that another program may have put there."""
     found = [folder / name for name in _TRAINED if (folder / name).exists()]
-    if not found:
-        return
-    if not force:
+    if found and not force:
         raise InputError(f"{found[0]} exists: --resume goes on with a run that broke off, --force begins anew")
-    if not _is_training(folder):
+    if found and not _is_training(folder):
         raise InputError(f"{found[0]} exists, but {folder} is no run folder of {PROGRAM} train: choose another --out")
-    for path in found:
-        path.unlink()
+    return found
 
 
 def _is_training(folder: Path) -> bool:

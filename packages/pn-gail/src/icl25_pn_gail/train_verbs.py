@@ -17,7 +17,7 @@ from icl25_pn_gail.evaluation import EvalResult
 from icl25_pn_gail.imitation import LEARNERS
 from icl25_pn_gail.input_verbs import check_before_training, given_env, naming_flags, read_demos
 from icl25_pn_gail.learners import Learner
-from icl25_pn_gail.output_verbs import computing_on, evaluation_rows, make_table, open_training
+from icl25_pn_gail.output_verbs import check_training_folder, computing_on, evaluation_rows, make_table, open_training
 from icl25_pn_gail.picture_verbs import draw_training
 from icl25_pn_gail.reports import BELIEVING, training_report
 from icl25_shared import InputError, Output, atomic_path, get_logger
@@ -33,6 +33,7 @@ def run_train(flags: cli.Train) -> Output:
     """Train."""
     if flags.classifier is not None and flags.method not in BELIEVING:
         raise InputError(f"--classifier {flags.classifier} fills in confidences, of which {flags.method} needs none")
+    check_training_folder(flags)
     demos = read_demos(flags)
     with computing_on(flags.device), naming_flags():
         env = given_env(flags)
@@ -67,7 +68,7 @@ def _learner(flags: cli.Train, env: Any, demos: Demonstrations) -> Learner:
 
 @contextlib.contextmanager
 def _kept_record(flags: cli.Train, learner: Learner) -> Generator[None]:
-    """Where a checkpoint is refused, keep the record of the run that it is of."""
+    """Where a checkpoint is refused, keep the record of the run that it is of; say how to go on after a break."""
     path = Path(flags.out or "") / "run.json"
     before = path.read_bytes() if flags.resume and path.is_file() else None
     try:
@@ -75,6 +76,10 @@ def _kept_record(flags: cli.Train, learner: Learner) -> Generator[None]:
     except ValueError:
         if before is not None and learner.history.empty:
             path.write_bytes(before)
+        raise
+    except KeyboardInterrupt:
+        if not learner.history.empty:
+            LOG.warning("%d iterations are kept: the same command with --resume goes on", len(learner.history))
         raise
 
 
