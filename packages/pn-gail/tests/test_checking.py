@@ -205,6 +205,22 @@ def test_rows_that_do_not_follow_inside_episodes():
     assert one(check(SWING.select(np.arange(0, 300, 2)), PENDULUM), "action-scale").numbers["error_1"] < 1e-5
 
 
+def test_a_missing_row_is_found_beside_actions_of_another_scale():
+    rows = np.delete(np.arange(300), 120)
+    half = dataclasses.replace(FOLLOWING.select(rows), acts=FOLLOWING.acts[rows] / 2, meta={})
+    report = check(half, PENDULUM)
+    assert one(report, "action-scale").numbers["best"] == 2
+    assert one(report, "episode-cuts").numbers["rows"] == [120]
+
+
+@pytest.mark.parametrize(("longest", "level"), [(2.9, "ok"), (3.1, "warning")])
+def test_sizes_of_steps_tell_only_where_one_is_much_longer_than_around(longest, level):
+    sizes = np.ones(60)
+    sizes[np.arange(10, 60, 10)] = longest  # from the first row of an episode to its second
+    demos = Demonstrations(np.cumsum(sizes)[:, None], np.zeros(60), episode=(np.arange(60) + 1) // 10)
+    assert levels(check(demos), "episode-cuts") == [level]
+
+
 def test_cuts_through_episodes_that_run_on():
     halves = dataclasses.replace(FOLLOWING, episode=np.arange(300) // 25)
     found = one(check(halves, PENDULUM), "episode-cuts")
@@ -222,6 +238,7 @@ def test_last_rows_whose_next_observation_is_unknown():
     after[T - 1 :: T] = np.nan
     report = check(dataclasses.replace(SWING, next_obs=after), PENDULUM)
     assert levels(report, "action-scale") + levels(report, "episode-cuts") == ["ok", "ok"]
+    after[20, 1] = np.nan
     assert levels(check(dataclasses.replace(SWING, next_obs=after)), "episode-cuts") == ["ok"]
 
 
