@@ -232,7 +232,7 @@ def demo_figure(outcomes: Mapping[str, Sequence[Outcome]], demos: Demonstrations
     at = np.arange(len(METHODS) + 1)
     shares = {r: [row["demonstrations"], *(row[COLUMNS[name]] for name in METHODS)] for r, row in mixture.iterrows()}
     for k, (r, heights) in enumerate(sorted(shares.items(), reverse=True)):
-        kind = "good" if r == max(shares) else "bad"
+        kind = "good" if r == mixture.index.max() else "bad"
         bars = axes.bar(at + (k - 0.5) * width, heights, width, color=(COLOURS[2], COLOURS[3])[k], label=kind)
         axes.bar_label(bars, [f"{height:.0%}" for height in heights], fontsize=7, padding=1)
     axes.set_xticks(at, ["demon-\nstrations", *TITLES.values()])
@@ -241,7 +241,7 @@ def demo_figure(outcomes: Mapping[str, Sequence[Outcome]], demos: Demonstrations
     title_axes(axes, "Expected at the optimum")
     for axes, column, title in (
         (grid[1, 1], "eval_return", "Mean return"),
-        (grid[1, 2], "taken_bad", "Bad rows that D takes for the agent's"),
+        (grid[1, 2], "taken_bad", "Bad rows taken for the agent's"),
     ):
         for name in METHODS:
             for one in outcomes[name]:
