@@ -282,15 +282,7 @@ def check_columns(demos: Demonstrations) -> Iterator[Finding]:
     Source:
         This package's.
     """
-    rows = pd.DataFrame(np.column_stack([demos.obs, demos.acts]))
-    twice = rows.duplicated().to_numpy()
-    share = twice.mean()
-    numbers = {"duplicates": int(twice.sum()), "share": float(share)}
-    if share >= MANY_DUPLICATES and not demos.discrete:
-        message = f"{share:.1%} of the rows stand there before, first row {int(twice.argmax())}: they count twice"
-        yield Finding("warning", "duplicates", message, numbers)
-    else:
-        yield Finding("ok", "duplicates", f"{int(twice.sum())} rows stand there before", numbers)
+    yield _duplicates(demos)
     constant = np.flatnonzero(np.ptp(demos.obs, axis=0) == 0)
     if len(constant) and len(demos) > 1:
         listed = ", ".join(map(str, constant[:10])) + (", ..." if len(constant) > 10 else "")
@@ -301,3 +293,31 @@ def check_columns(demos: Demonstrations) -> Iterator[Finding]:
             "do is told from the demonstrations by that alone",
             {"columns": constant.tolist()},
         )
+
+
+def _duplicates(demos: Demonstrations) -> Finding:
+    """Look for episodes that stand there before, or, where none are known, for rows that do.
+
+    Rows that repeat say little by themselves: a pendulum at rest repeats one until the end.
+    """
+    rows = pd.DataFrame(np.column_stack([demos.obs, demos.acts]))
+    kinds = rows.groupby(list(rows), sort=False).ngroup().to_numpy()
+    first = np.unique(kinds, return_index=True)[1][kinds]
+    again = first != np.arange(len(demos))
+    numbers: dict[str, Any] = {"duplicates": int(again.sum()), "share": float(again.mean())}
+    codes = demos.episode_codes
+    if demos.episode is not None:
+        copied = np.bincount(codes, weights=codes[first] != codes) > 0.5 * np.bincount(codes)
+        numbers["episodes"] = int(copied.sum())
+        if copied.any() and not demos.discrete:
+            name = demos.episode_names[int(copied.argmax())]
+            message = (
+                f"most rows of {int(copied.sum())} of {len(copied)} episodes stand in earlier ones (first {name!r})"
+            )
+            return Finding("warning", "duplicates", f"{message}: they count twice", numbers)
+    else:
+        moved = again & np.concatenate([[True], kinds[1:] != kinds[:-1]])
+        if moved.mean() >= MANY_DUPLICATES and not demos.discrete:
+            message = f"{moved.mean():.1%} of the rows stand there before, first row {int(moved.argmax())}"
+            return Finding("warning", "duplicates", f"{message}: they count twice", numbers)
+    return Finding("ok", "duplicates", f"{int(again.sum())} rows stand there before", numbers)
