@@ -177,7 +177,7 @@ def test_environments_come_from_a_factory():
     made = []
 
     def factory():
-        made.append(TimeLimit(Counter(), 5))
+        made.append(TimeLimit(TimeLimit(Counter(), 5), 9))
         return made[-1]
 
     envs = GymnasiumAdapter.make(factory, 3)

@@ -241,6 +241,7 @@ def test_a_learner_that_does_not_learn_is_told_of():
             Echo, "ppo", 64, 2, 1, evaluations=1, confidence=[0.9, 0.3], options={"n_steps": 64, "learning_rate": 0.0}
         )
     np.testing.assert_allclose(demos.confidence, np.repeat([0.9, 0.3], 10))
+    assert list(demos.meta["level_steps"].values()) == [0, 64]  # no policy stands for two levels
 
 
 @pytest.mark.extra
