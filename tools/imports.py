@@ -26,7 +26,13 @@ IMPORT_NAMES = {
     "sentence-transformers": {"sentence_transformers"},
     "umap-learn": {"umap"},
 }
-COMMAND_LINE, STORY, PLOTS = ("cli", "verbs", "__main__"), ("demo", "reproduce"), ("plots", "plotting", "figures")
+# Words of the file names of each layer but the method: `demo_table` tells a story, `demonstrations` does not.
+LAYERS = {
+    "cli": {"cli", "verbs", "main"},
+    "story": {"demo", "reproduce"},
+    "plots": {"plots", "plotting", "figures"},
+    "api": {"init"},
+}
 
 
 @dataclass(frozen=True)
@@ -64,9 +70,14 @@ def imports(package: Package) -> list[Import]:
 
 def role(path: Path, package: Package) -> str:
     """Which layer a file belongs to, by its name: `cli`, `story`, `plots`, `api`, else `method`."""
-    first = path.relative_to(package.source).parts[0].removesuffix(".py")
-    for name, prefixes in (("cli", COMMAND_LINE), ("story", STORY), ("plots", PLOTS), ("api", ("__init__",))):
-        if first.startswith(prefixes) or first.endswith(prefixes):
+    return layer_of(path.relative_to(package.source).parts[0].removesuffix(".py"))
+
+
+def layer_of(module: str) -> str:
+    """As ``role``, of the first part of a module's name within its package."""
+    words = [word for word in module.split("_") if word]
+    for name, telling in LAYERS.items():
+        if words and (words[0] in telling or words[-1] in telling):
             return name
     return "method"
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from tools.imports import COMMAND_LINE, STORY, import_names, imports, role
+from tools.imports import import_names, imports, layer_of, role
 
 
 def extras(package):
@@ -54,6 +54,6 @@ def test_layers_import_one_way(package):
         if found.module.startswith(f"{package.module}.")
     ]
     # `demo` may name the dataclass of its verb for type checkers.
-    wrong = [str(f) for f, name, layer in runs if name.startswith(COMMAND_LINE) and f.at_import and layer != "cli"]
-    wrong += [str(f) for f, name, layer in runs if name.startswith(STORY) and layer not in {"cli", "story"}]
+    wrong = [str(f) for f, name, layer in runs if layer_of(name) == "cli" and f.at_import and layer != "cli"]
+    wrong += [str(f) for f, name, layer in runs if layer_of(name) == "story" and layer not in {"cli", "story"}]
     assert not wrong, f"only cli imports cli, only cli, demo and reproduce import demo and reproduce: {wrong}"

@@ -39,22 +39,28 @@ def gae(
     ``delta = r + gamma v' - v``, and ``A = delta + gamma lam A'`` with ``A' = 0`` at an end.
 
     Args:
-        rewards: Rewards, time first.
-        values: Values of the states in which they were earned.
-        masks: 0 where an episode ends with the step, else 1.
+        rewards: Rewards, shape (T, ...), time first.
+        values: Values of the states in which they were earned, shape (T, ...).
+        masks: 0 where an episode ends with the step, else 1, shape (T, ...).
         gamma: Discount, in [0, 1].
         lam: Weight of later steps, in [0, 1].
-        bootstrap: Where an episode ends: the value of the state after the step, for episodes that were cut by a time
+        bootstrap: Shape (T, ...). Where an episode ends: the value of the state after the step, for episodes that were cut by a time
             limit, and 0 for those that truly ended. Default: 0. The last row counts as an end.
 
     Returns:
         Returns and advantages, the latter not standardised.
+
+    Raises:
+        ValueError: If the shapes differ, or there are no steps.
 
     Source:
         Schulman et al., High-dimensional continuous control using generalized advantage estimation, ICLR 2016.
     """
     rewards, values, masks = jnp.asarray(rewards), jnp.asarray(values), jnp.asarray(masks)
     bootstrap = jnp.zeros_like(values) if bootstrap is None else jnp.asarray(bootstrap)
+    if not rewards.shape == values.shape == masks.shape == bootstrap.shape or not rewards.size:
+        shapes = f"{rewards.shape}, {values.shape}, {masks.shape} and {bootstrap.shape}"
+        raise ValueError(f"rewards, values, masks and bootstrap must be of one shape and not empty, found {shapes}")
     masks = masks.at[-1].set(0)
 
     def back(carry: tuple, row: tuple) -> tuple:

@@ -183,6 +183,9 @@ def summarize(results: pd.DataFrame, failed_below: float | None = None, level: f
     Returns:
         A row for each method, in order: runs, median, median_low, median_high, mean, mean_low, mean_high, iqm, worst,
         best, and failed, the share of failed runs, if ``failed_below`` is given.
+
+    Source:
+        Intervals over runs as in Agarwal et al., NeurIPS 2021; the paper shows means over seeds.
     """
     rows = []
     for method, part in results.groupby("method", sort=False):

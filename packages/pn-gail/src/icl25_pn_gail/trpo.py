@@ -113,9 +113,9 @@ def trpo_step(
     Args:
         apply: The policy: parameters and observations to distributions.
         params: Parameters of the policy that took the actions.
-        obs: Observations.
-        actions: Actions taken, (n, a) or (n,).
-        advantages: Their advantages, standardised; where all are 0 the parameters stay.
+        obs: Observations, shape (n, d).
+        actions: Actions taken, shape (n, a) or (n,).
+        advantages: Their advantages, standardised, shape (n,); where all are 0 the parameters stay.
         max_kl: Size of the trust region, in nats.
         damping: What is added to the diagonal of F.
         cg_iterations: Iterations of conjugate gradients.
@@ -126,9 +126,14 @@ def trpo_step(
     Returns:
         The parameters, and what the step did.
 
+    Raises:
+        ValueError: If the numbers of rows differ.
+
     Source:
         Schulman et al., Trust region policy optimization, ICML 2015; settings of the PN-GAIL authors' code.
     """
+    if not len(obs) == len(actions) == len(advantages):
+        raise ValueError(f"obs, actions and advantages have {len(obs)}, {len(actions)} and {len(advantages)} rows")
     flat, unravel = ravel_pytree(params)
     before = apply(params, obs)
     log_prob = before.log_prob(actions)
