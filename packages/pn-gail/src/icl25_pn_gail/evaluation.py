@@ -62,12 +62,12 @@ class EvalResult:
     """Episodes of a policy.
 
     Attributes:
-        returns: Sum of the rewards of each episode, (n,).
-        lengths: Steps of each episode, (n,).
+        returns: Sum of the rewards of each episode, (n,); of several runs at once (runs, n).
+        lengths: Steps of each episode, of the same shape.
     """
 
-    returns: Float[np.ndarray, " n"]
-    lengths: Int[np.ndarray, " n"]
+    returns: Float[np.ndarray, "*runs n"]
+    lengths: Int[np.ndarray, "*runs n"]
 
     @property
     def mean(self) -> float:
