@@ -82,8 +82,8 @@ class Label(DemoFlags):
     method: Literal["bsc", "sc", "supervised"] = "bsc"
     """How to learn from rows without confidence: bsc as in the paper, sc as in 2IWIL, which underestimates, or
     supervised, which leaves them out."""
-    steps: Annotated[int, number()] = 5000
-    """Steps of training."""
+    steps: Annotated[int, number()] = 20_000
+    """Steps of training; fewer leave the confidence of good rows too low where they are rare."""
     batch_size: Annotated[int, number()] = 8
     """Rows with confidence in a step."""
     folds: Annotated[int, number()] = 5

@@ -9,7 +9,6 @@ import jax
 import numpy as np
 
 from icl25_pn_gail.envs import GymnasiumSource, JaxEnv
-from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.recording import Recording, record_gymnasium
 
 __all__ = ["draw_episode", "record_policy"]
@@ -17,7 +16,7 @@ __all__ = ["draw_episode", "record_policy"]
 
 def record_policy(
     env: JaxEnv | GymnasiumSource,
-    policy: ImitationPolicy,
+    policy: Any,
     episodes: int,
     seed: int = 0,
     *,
@@ -27,7 +26,7 @@ def record_policy(
 
     Args:
         env: An environment as ``make_env`` returns it.
-        policy: The policy.
+        policy: What has ``predict(obs, deterministic=, rng=)``, such as an ``ImitationPolicy``.
         episodes: How many, at least 1.
         seed: Seed of the first states and of what is drawn.
         deterministic: Take the most likely action.
@@ -66,13 +65,13 @@ def record_policy(
 
 
 def draw_episode(
-    source: GymnasiumSource, policy: ImitationPolicy, seed: int = 0, *, deterministic: bool = True
+    source: GymnasiumSource, policy: Any, seed: int = 0, *, deterministic: bool = True
 ) -> tuple[list[np.ndarray], float]:
     """Have an environment of Gymnasium draw an episode of a learned policy.
 
     Args:
         source: Where the environment comes from; it is made with ``render_mode="rgb_array"``.
-        policy: The policy.
+        policy: What has ``predict(obs, deterministic=, rng=)``, such as an ``ImitationPolicy``.
         seed: Seed of the episode.
         deterministic: Take the most likely action.
 

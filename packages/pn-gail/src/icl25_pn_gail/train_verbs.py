@@ -15,7 +15,7 @@ from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import env_name
 from icl25_pn_gail.evaluation import EvalResult
 from icl25_pn_gail.imitation import LEARNERS
-from icl25_pn_gail.input_verbs import check_before_training, given_env, naming_flags, read_demos
+from icl25_pn_gail.input_verbs import as_flags, check_before_training, given_env, naming_flags, read_demos
 from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.output_verbs import check_training_folder, computing_on, evaluation_rows, make_table, open_training
 from icl25_pn_gail.picture_verbs import draw_training
@@ -49,7 +49,8 @@ def run_train(flags: cli.Train) -> Output:
                 with atomic_path(run.path("report.md"), force=True) as path:
                     path.write_text(report, encoding="utf-8")
         except FloatingPointError as error:
-            return Output({"out": str(run.folder), "error": str(error)}, [f"training failed: {error}"], ok=False)
+            why = as_flags(str(error))
+            return Output({"out": str(run.folder), "error": why}, [f"training failed: {why}"], ok=False)
     return _output(flags, run, learner, demos, result)
 
 
