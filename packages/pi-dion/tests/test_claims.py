@@ -4,7 +4,7 @@ from dataclasses import astuple
 import numpy as np
 import pytest
 
-from icl25_pi_dion import reproduce, reproduce_paper
+from icl25_pi_dion import reproduce, reproduce_ablations, reproduce_paper
 from icl25_pi_dion.cli import Demo, Reproduce
 from icl25_pi_dion.demo import ALONE, FEW, REFINED, demo_claims
 from icl25_pi_dion.experiments import METHODS, Errors, Method, Sizes, run_all, run_method
@@ -85,6 +85,22 @@ def test_reproduce_writes_results_for_every_method(tmp_path, monkeypatch):
     record = json.loads((tmp_path / "run" / "result.json").read_text())
     assert set(record["rd"]) == set(METHODS)
     assert (tmp_path / "run" / "rd-noise.png").stat().st_size > 5_000
+
+
+def test_ablations_change_one_choice_each(tmp_path):
+    titles = ("branches without the linear map", "boundary values as a term of the loss")
+    flags = Reproduce(part="ablations", n_seeds=1, out=tmp_path / "run")
+    output = reproduce_ablations.run_ablations(flags, titles=titles, steps=20, n_test=20)
+    record = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert record["ablations"] == output.data
+    errors = [output.data[title]["s"][0] for title in titles]
+    assert errors[0] != errors[1]
+    assert max(errors) < 1
+
+
+def test_ablations_have_no_larger_scale(tmp_path):
+    with pytest.raises(InputError, match="scale paper is for"):
+        Reproduce(part="ablations", full=True, out=tmp_path / "run")
 
 
 def test_the_paper_s_scale_runs_on_tiny_numbers(tmp_path):

@@ -22,6 +22,8 @@ from icl25_pi_dion.cli_flags import (
 )
 from icl25_shared import CommonFlags, InputError, Output, run_cli
 
+PARTS = ("rd", "helmholtz", "darcy", "all", "ablations")  # of reproduce
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProblemFlags(CommonFlags):
@@ -241,22 +243,25 @@ class Demo(CommonFlags):
 class Reproduce(CommonFlags):
     """Run the paper's experiments over several seeds, with labels and without, noiseless and noisy."""
 
-    part: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="{rd,helmholtz,darcy,all}")] = "all"
-    """Which problem: reaction-diffusion, Helmholtz, Darcy, or all three."""
+    part: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar=f"{{{','.join(PARTS)}}}")] = "all"
+    """Which problem: reaction-diffusion, Helmholtz, Darcy, or all three. Not among them: what each part of the method
+    contributes (ablations)."""
     n_seeds: int = 3
     """Number of seeds."""
     scale: Literal["laptop", "paper"] = "laptop"
-    """laptop ends within 15 minutes on two cores; paper is the full configuration and needs a GPU."""
+    """laptop takes about 20 minutes for all on two cores; paper is the full configuration and needs a GPU."""
     full: bool = False
     """Another name of --scale paper."""
 
     def __post_init__(self) -> None:
         """Check the part; let --full choose the scale."""
         super().__post_init__()
-        if self.part not in ("rd", "helmholtz", "darcy", "all"):
-            raise InputError(f"the part must be rd, helmholtz, darcy or all, found {self.part}")
+        if self.part not in PARTS:
+            raise InputError(f"the part must be {', '.join(PARTS[:-1])} or {PARTS[-1]}, found {self.part}")
         if self.full:
             object.__setattr__(self, "scale", "paper")
+        if self.scale == "paper" and self.part == "ablations":
+            raise InputError("--scale paper is for rd, helmholtz, darcy and all, found ablations")
 
     def run(self) -> Output:
         """Run the experiments."""

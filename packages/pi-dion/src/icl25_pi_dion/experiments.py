@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from joblib import Parallel, cpu_count, delayed
 if TYPE_CHECKING:
     from icl25_pi_dion.problem import InverseProblem
 
-__all__ = ["METHODS", "PROBLEMS", "Errors", "Method", "Sizes", "run_all", "run_method"]
+__all__ = ["METHODS", "PROBLEMS", "Errors", "Method", "Sizes", "run_all", "run_method", "side_by_side"]
 
 
 @dataclass(frozen=True)
@@ -170,15 +170,27 @@ def run_all(
         For each problem and method the errors, one for each seed.
     """
     jobs = list(dict.fromkeys(jobs))
-    work = [delayed(_alone)(name, method, seed, sizes[name]) for name, method in jobs for seed in seeds]
-    found = list(Parallel(n_jobs=min(cpu_count(), len(work)))(work))
+    found = side_by_side(run_method, [(name, method, seed, sizes[name]) for name, method in jobs for seed in seeds])
     return {job: found[i * len(seeds) : (i + 1) * len(seeds)] for i, job in enumerate(jobs)}
 
 
-def _alone(name: str, method: Method, seed: int, sizes: Sizes) -> Errors:
+def side_by_side(function: Callable, jobs: Sequence[tuple]) -> list:
+    """Call a function in processes of one thread, one for each processor.
+
+    Args:
+        function: The function, of a module that does not import jax.
+        jobs: Its arguments, for each call.
+
+    Returns:
+        What it returned, in the order of the jobs.
+    """
+    return list(Parallel(n_jobs=min(cpu_count(), len(jobs)))(delayed(_alone)(function, *job) for job in jobs))
+
+
+def _alone(function: Callable, *arguments: Any) -> Any:
     if "jax" not in sys.modules:  # a fresh process: one thread each, since there is a process for each processor
         os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-    return run_method(name, method, seed, sizes)
+    return function(*arguments)
 
 
 def as_record(errors: Sequence[Errors]) -> dict[str, Any]:

@@ -105,6 +105,10 @@ def run_reproduce(flags: Reproduce) -> Output:
     """
     if flags.n_seeds < 1:
         raise InputError(f"--n-seeds must be >= 1, found {flags.n_seeds}")
+    if flags.part == "ablations":
+        from icl25_pi_dion.reproduce_ablations import run_ablations
+
+        return run_ablations(flags)
     if flags.scale == "paper":
         from icl25_pi_dion.reproduce_paper import run_paper
 
