@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -192,11 +193,12 @@ class ImitationPolicy:
             raise ValueError(f"{folder / CONFIG} is no configuration of a policy: {error}") from error
         try:
             tree = serialization.msgpack_restore((folder / WEIGHTS).read_bytes())
-            params = {"layers": _layers(tree["policy"]["layers"], obs_dim, spaces.n_outputs)}
+            hidden = trainer.config.hidden
+            params = {"layers": _layers(tree["policy"]["layers"], (obs_dim, *hidden, spaces.n_outputs))}
             if not spaces.discrete:
                 params["log_std"] = _shaped(tree["policy"]["log_std"], (spaces.n_outputs,))
             scaler = Scaler(*(_shaped(tree["scaler"][name], (obs_dim,)) for name in Scaler._fields))
-            disc = _layers(tree["disc"], obs_dim + spaces.n_outputs, 1) if tree["disc"] else None
+            disc = _layers(tree["disc"], (obs_dim + spaces.n_outputs, *hidden, 1)) if tree["disc"] else None
         except FileNotFoundError:
             raise
         except Exception as error:  # msgpack raises errors of many kinds on damaged bytes
@@ -215,11 +217,8 @@ def _shaped(array: Any, shape: tuple[int, ...]) -> np.ndarray:
     return array
 
 
-def _layers(tree: dict[str, Any], n_in: int, n_out: int) -> tuple[Layer, ...]:
-    layers = []
-    for i in range(len(tree)):
-        part = tree[str(i)]
-        width = n_out if i == len(tree) - 1 else part["bias"].shape[0]
-        layers.append(Layer(_shaped(part["kernel"], (n_in, width)), _shaped(part["bias"], (width,))))
-        n_in = width
-    return tuple(layers)
+def _layers(tree: dict[str, Any], sizes: tuple[int, ...]) -> tuple[Layer, ...]:
+    return tuple(
+        Layer(_shaped(tree[str(i)]["kernel"], shape), _shaped(tree[str(i)]["bias"], shape[1:]))
+        for i, shape in enumerate(itertools.pairwise(sizes))
+    )
