@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -68,7 +67,8 @@ class Checkpoint:
         """
         tree = {
             "identity": self._identity,
-            "history": history.to_csv(index=False),
+            "columns": [*history.columns],
+            "history": [history[name].to_numpy() for name in history.columns],
             "state": jax.tree.map(np.asarray, serialization.to_state_dict(state)),
         }
         with atomic_path(self.path, force=True) as path:
@@ -93,7 +93,7 @@ class Checkpoint:
         try:
             tree = serialization.msgpack_restore(content)
             identity = tree["identity"]
-            history = pd.read_csv(io.StringIO(tree["history"]), float_precision="round_trip")
+            history = pd.DataFrame(dict(zip(tree["columns"], tree["history"], strict=True)))
             found = serialization.from_state_dict(state, tree["state"]) if identity == self._identity else None
         except Exception as error:  # msgpack raises errors of many kinds on damaged bytes
             raise ValueError(f"{self.path} is damaged: {error}") from error

@@ -223,7 +223,7 @@ class Learner:
         found.policy = policy
         history = Path(folder) / "history.csv"
         if history.exists() and history.stat().st_size > 1:
-            found.history = pd.read_csv(history, float_precision="round_trip")
+            found.history = pd.read_csv(history)
         return found
 
     def _advance(self, iterations: range) -> None:
