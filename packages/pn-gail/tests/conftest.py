@@ -113,7 +113,7 @@ def tiny() -> TrainConfig:
     )  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_learner(mixture, tiny) -> Callable[..., AdversarialImitation]:
     """Make a learner of a method in the smallest environment."""
 

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from icl25_pn_gail.evaluation import EvalResult
+from icl25_pn_gail.running import JaxRunner, Keys, history_rows, stack
+from icl25_pn_gail.training import Metrics
+
+# Two runs over two devices; the leaves of what they come to go to a file.
+SHARDED = """
+import json, sys
+import jax
+import numpy as np
+from icl25_pn_gail.compile_cache import use_compile_cache
+from icl25_pn_gail.config import TrainConfig
+from icl25_pn_gail.demonstrations import Demonstrations
+from icl25_pn_gail.envs import TwoGoals
+from icl25_pn_gail.preparation import Spaces, make_trainer, prepare
+from icl25_pn_gail.running import JaxRunner, stack
+
+use_compile_cache()
+source, settings, target = sys.argv[1:]
+env = TwoGoals()
+trainer = make_trainer(Spaces.of(env), "trpo", TrainConfig(**json.loads(settings)))
+runs = [prepare(trainer, Demonstrations.from_npz(source), method, None, 1) for method in ("pn-gail", "gail")]
+runner = JaxRunner(env, trainer, n_runs=2)
+parts = runner.place(tuple(stack([getattr(run, name) for run in runs]) for name in ("state", "demos", "keys")))
+state, metrics = runner.advance(*parts, range(2))
+used = state.policy["log_std"].sharding.device_set
+assert len(used) == 2 == len(jax.devices()), used
+np.savez(target, *map(np.asarray, jax.tree.leaves((state, metrics))))
+"""
+
+
+@pytest.fixture(scope="module")
+def together(make_learner):
+    """Two learners that did two iterations one by one, and what both came to in one program on one device."""
+    learners = [make_learner(method, seed=1) for method in ("pn-gail", "gail")]
+    runner = JaxRunner(learners[0].env, learners[0].trainer, n_runs=2)
+    parts = runner.place(tuple(stack([getattr(x, name) for x in learners]) for name in ("_state", "_demos", "_keys")))
+    state, metrics = runner.advance(*parts, range(2))
+    episodes = runner.evaluate(state.policy, parts[1].scaler, parts[2], 2, 4)
+    return [learner.learn(2, progress_bar=False) for learner in learners], state, metrics, episodes
+
+
+def test_several_runs_are_the_same_as_one_by_one(together):
+    learners, state, metrics, episodes = together
+    assert episodes.returns.shape == (2, 4)
+    for i, learner in enumerate(learners):
+        for one, many in zip(jax.tree.leaves(learner._state), jax.tree.leaves(state), strict=True):
+            np.testing.assert_allclose(many[i], one, atol=1e-4, rtol=1e-4)
+        for name, values in metrics._asdict().items():
+            np.testing.assert_allclose(values[i], learner.history[name], atol=1e-4, rtol=1e-4, err_msg=name)
+        assert episodes.returns[i].mean() == pytest.approx(learner.history["eval_return"].iloc[-1], rel=1e-4)
+        np.testing.assert_array_equal(episodes.lengths[i], [30] * 4)
+    assert not np.allclose(*state.disc[0].kernel)
+
+
+def test_two_devices_come_to_the_same_as_one(together, mixture, tiny, tmp_path):
+    source, target = tmp_path / "demos.npz", tmp_path / "found.npz"
+    mixture.to_npz(source)
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    command = [sys.executable, "-c", SHARDED, source, json.dumps(dataclasses.asdict(tiny)), target]
+    done = subprocess.run(command, env=os.environ | flags, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with np.load(target) as arrays:
+        two = list(arrays.values())
+    for one, other in zip(jax.tree.leaves(together[1:3]), two, strict=True):
+        np.testing.assert_allclose(other, one, atol=1e-4, rtol=1e-4)
+
+
+def test_all_randomness_is_from_one_seed():
+    keys = [Keys.of(seed) for seed in (0, 0, 1, 2**32 - 1)]
+    data = [np.concatenate([jax.random.key_data(k.init), jax.random.key_data(k.train)]) for k in keys]
+    np.testing.assert_array_equal(data[0], data[1])
+    assert len(np.unique(np.stack(data), axis=0)) == 3
+    assert [int(k.seed) for k in keys] == [0, 0, 1, 2**32 - 1]
+    assert not np.array_equal(jax.random.key_data(keys[0].init), jax.random.key_data(keys[0].train))
+    stacked = stack(keys)
+    np.testing.assert_array_equal(stacked.seed, [0, 0, 1, 2**32 - 1])
+    np.testing.assert_array_equal(jax.random.key_data(stacked.init)[3], jax.random.key_data(keys[3].init))
+    for seed in (-1, 2**32):
+        with pytest.raises(ValueError, match=f"seed must be from 0 to 2.32 - 1, found {seed}"):
+            Keys.of(seed)
+
+
+def test_history_has_a_row_for_each_iteration_and_the_evaluation_in_the_last():
+    metrics = Metrics(*(np.array([i, i + 0.5]) for i in range(len(Metrics._fields))))
+    rows = history_rows(metrics, range(4, 6), 100, EvalResult(np.array([1.0, 3.0]), np.array([5, 6])), seconds=3.0)
+    assert rows["iteration"].tolist() == [5, 6]
+    assert rows["env_steps"].tolist() == [500, 600]
+    for i, name in enumerate(Metrics._fields):
+        assert rows[name].tolist() == [i, i + 0.5]
+    np.testing.assert_array_equal(rows["eval_return"], [np.nan, 2])
+    np.testing.assert_array_equal(rows["eval_length"], [np.nan, 5.5])
+    assert rows["seconds"].tolist() == [1.5, 1.5]
+    assert history_rows(metrics, range(2), 1, None, 1.0)["eval_return"].isna().all()
