@@ -86,7 +86,7 @@ def test_a_damaged_file_is_refused(change, make_learner, tmp_path):
     learner, kept = make_learner(), Checkpoint(tmp_path, "me")
     kept.write(learner._state, pd.DataFrame({"a": [1]}))
     kept.path.write_bytes(change(kept.path.read_bytes()))
-    with pytest.raises(ValueError, match="checkpoint.msgpack is damaged"):
+    with pytest.raises(ValueError, match=r"checkpoint\.msgpack is damaged"):
         kept.read(learner._state)
 
 

@@ -22,7 +22,7 @@ def test_defaults_are_those_of_the_authors_but_for_four():
     assert (ours.ppo_clip, ours.ppo_epochs, ours.ppo_lr, ours.min_log_std) == (0.2, 10, 3e-4, -3)
     differing = {f.name for f in dataclasses.fields(ours) if getattr(ours, f.name) != getattr(theirs, f.name)}
     assert differing == {"clip_actions", "bootstrap_on_truncation", "normalize_obs", "min_log_std"}
-    assert ours.clip_actions and ours.bootstrap_on_truncation and ours.normalize_obs
+    assert [ours.clip_actions, ours.bootstrap_on_truncation, ours.normalize_obs] == [True] * 3
     assert TrainConfig.official(clip_actions=True, hidden=[5]) == dataclasses.replace(
         theirs, clip_actions=True, hidden=(5,)
     )

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import shutil
 
@@ -22,7 +23,7 @@ def layers(*sizes, seed=0):
     rng = np.random.default_rng(seed)
     return tuple(
         Layer(rng.normal(size=(i, o)).astype(np.float32), rng.normal(size=o).astype(np.float32))
-        for i, o in zip(sizes[:-1], sizes[1:], strict=True)
+        for i, o in itertools.pairwise(sizes)
     )
 
 
@@ -214,7 +215,7 @@ def test_damaged_parameters_are_refused(change, written, tmp_path):
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     file = tmp_path / "policy.msgpack"
     file.write_bytes(change(file.read_bytes()))
-    with pytest.raises(ValueError, match="policy.msgpack is damaged"):
+    with pytest.raises(ValueError, match=r"policy\.msgpack is damaged"):
         ImitationPolicy.load(tmp_path)
 
 

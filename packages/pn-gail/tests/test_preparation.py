@@ -86,7 +86,7 @@ def test_observations_are_normalised_by_their_spread():
     np.testing.assert_allclose(scaler(obs).mean(0), np.zeros(3), atol=1e-3)
     np.testing.assert_allclose(scaler(obs).std(0), np.ones(3), rtol=1e-5)
     # What does not vary is centred only, also where it varies by rounding.
-    constant = np.full((4, 2), [7.0, 1e4]) + [[0, 0], [0, 1e-4], [0, 0], [0, -1e-4]]
+    constant = np.array([[7.0, 1e4], [7.0, 1e4 + 1e-4], [7.0, 1e4], [7.0, 1e4 - 1e-4]])
     np.testing.assert_allclose(observation_scaler(constant)(constant), np.zeros((4, 2)), atol=1e-3)
     np.testing.assert_array_equal(observation_scaler(obs, normalize=False)(obs), obs)
 
@@ -127,7 +127,7 @@ def test_each_method_has_its_classifier(monkeypatch):
 
 @pytest.mark.parametrize("method", [key for key, method in METHODS.items() if method.needs_labels])
 def test_without_any_label_gail_is_named(method):
-    with pytest.raises(ValueError, match="no demonstration has a confidence, and .* needs .*or use GAIL, which needs"):
+    with pytest.raises(ValueError, match=r"no demonstration has a confidence, and .* needs .*or use GAIL, which needs"):
         fill_confidence(rows(), method, None, 0)
     np.testing.assert_array_equal(fill_confidence(rows(), "gail", None, 0)[0], np.ones(6))
 
