@@ -13,7 +13,7 @@ from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import make_env
 from icl25_pn_gail.input_verbs import as_flags, given_env, naming_flags, read_demos
 from icl25_pn_gail.optima import expected_mixture
-from icl25_pn_gail.output_verbs import computing_on, make_table, open_results, shown, write_demos
+from icl25_pn_gail.output_verbs import computing_on, described, make_table, open_results, shown, write_demos
 from icl25_pn_gail.recording import make_demonstrations
 from icl25_shared import InputError, Output, atomic_path, get_logger
 
@@ -65,7 +65,10 @@ def run_make_demos(flags: cli.MakeDemos) -> Output:
 
 
 def _recorded(flags: cli.MakeDemos) -> Demonstrations:
-    return make_demonstrations(make_env(given_env(flags), flags.backend), flags.levels or "", seed=flags.seed)
+    env = given_env(flags)
+    # By its name where that will do, which is then noted in the file.
+    named = env if flags.backend == "auto" else make_env(env, flags.backend)
+    return make_demonstrations(named, flags.levels or "", seed=flags.seed)
 
 
 def _trained(flags: cli.MakeDemos) -> Demonstrations:
@@ -105,7 +108,7 @@ def run_check(flags: cli.Check) -> Output:
             run.write_json("check.json", data)
     counts = [_counted(len(report.errors), "error"), _counted(len(report.warnings), "warning")]
     rows = [(one["level"], one["code"], one["message"]) for one in findings]
-    view = [make_table(f"{flags.demos}: {demos!r}", ["level", "looked at", "found"], rows), ", ".join(counts)]
+    view = [make_table(f"{flags.demos}: {described(demos)}", ["level", "looked at", "found"], rows), ", ".join(counts)]
     return Output(data, view, ok=report.ok)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,31 +33,32 @@ def run_evaluate(flags: cli.Evaluate) -> Output:
         env = make_env(_env(flags, about), flags.backend)
         kind = LEARNERS.get(about.get("method"), BC)
         learner = kind.load(flags.folder, env)
-        result = learner.evaluate(flags.episodes, deterministic=not flags.stochastic, seed=flags.seed)
-        low, high = result.interval
-        data = {
-            "env": env_name(env),
-            "method": about["method"],
-            "deterministic": not flags.stochastic,
-            "mean_return": result.mean,
-            "interval": [low, high],
-            "std_return": result.std,
-            "iqm_return": result.iqm,
-            "returns": result.returns,
-            "lengths": result.lengths,
-        }
-        how = "drawn" if flags.stochastic else "most likely"
-        title = f"{about['method']} in {env_name(env)}: {flags.episodes:,} episodes, {how} actions"
-        view: list[Any] = [make_table(title, ["what", "episodes"], evaluation_rows(result))]
-        if flags.out is not None:
-            with open_results(flags, "evaluate") as run:
+        opened = contextlib.nullcontext() if flags.out is None else open_results(flags, "evaluate")
+        with opened as run:
+            drawn = None if video is None else _show(flags, video, env, policy, about["method"])
+            result = learner.evaluate(flags.episodes, deterministic=not flags.stochastic, seed=flags.seed)
+            data = {
+                "env": env_name(env),
+                "method": about["method"],
+                "deterministic": not flags.stochastic,
+                "mean_return": result.mean,
+                "interval": list(result.interval),
+                "std_return": result.std,
+                "iqm_return": result.iqm,
+                "returns": result.returns,
+                "lengths": result.lengths,
+            }
+            if run is not None:
                 run.write_json("evaluation.json", data)
                 table = pd.DataFrame({"return": result.returns, "length": result.lengths})
                 with atomic_path(run.path("episodes.csv"), force=flags.force) as path:
                     table.to_csv(path, index_label="episode")
-            view.append(f"results in {flags.out}")
-        if video is not None:
-            view.append(f"picture in {_show(flags, video, env, policy, about['method'])}")
+    title = f"{about['method']} in {env_name(env)}, {'drawn' if flags.stochastic else 'most likely'} actions"
+    view: list[Any] = [make_table(title, ["what", f"{flags.episodes:,} episodes"], evaluation_rows(result))]
+    if flags.out is not None:
+        view.append(f"results in {flags.out}")
+    if drawn is not None:
+        view.append(f"picture in {drawn}")
     return Output(data, view)
 
 

@@ -108,6 +108,14 @@ def make_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
     return Group(Text(title, style="italic"), table)
 
 
+def described(demos: Demonstrations) -> str:
+    """What demonstrations there are, in a few words."""
+    kinds = [(len(demos), "row"), (demos.n_episodes, "episode"), (demos.obs_dim, "observation")]
+    kinds.append((demos.act_dim, "choice" if demos.discrete else "action"))
+    counts = [f"{n:,} {noun}{'s' if n != 1 else ''}" for n, noun in kinds]
+    return ", ".join([*counts, f"{demos.n_labelled:,} with a confidence"])
+
+
 def shown(number: float | None, form: str = ".4g") -> str:
     """A number for a table, or a dash where there is none."""
     return "-" if number is None or number != number else format(number, form)

@@ -151,13 +151,14 @@ def _result(learner: Learner, demos: Demonstrations, result: EvalResult) -> str:
 
 
 def _demonstrations(demos: Demonstrations, file_name: str) -> str:
-    kind = f"{demos.n_actions} choices" if demos.discrete else f"{demos.act_dim} actions"
+    kinds = [(len(demos), "row"), *([(demos.n_episodes, "episode")] if demos.episode is not None else [])]
+    kinds += [(demos.obs_dim, "observation"), (demos.act_dim, "choice" if demos.discrete else "action")]
+    counts = ", ".join(f"{n:,} {noun}{'s' if n != 1 else ''}" for n, noun in kinds)
     labels = demos.confidence[demos.labelled]
     rated = f"{len(labels):,} have a confidence"
     if len(labels):
         rated += f", {labels.mean():.3f} in the mean, from {labels.min():.3g} to {labels.max():.3g}"
-    episodes = f"{demos.n_episodes:,} episodes" if demos.episode is not None else "episodes not known"
-    return f"`{file_name}`: {len(demos):,} rows, {episodes}, {demos.obs_dim} observations, {kind}. Of the rows {rated}."
+    return f"`{file_name}`: {counts}. Of the rows {rated}."
 
 
 def _believed(learner: Learner, demos: Demonstrations, method: str, title: str) -> str:
