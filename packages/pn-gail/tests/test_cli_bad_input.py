@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from icl25_pn_gail.behaviour_cloning import BC
 from icl25_pn_gail.config import TrainConfig
 from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import TwoGoals
-from icl25_pn_gail.input_verbs import as_flags
+from icl25_pn_gail.input_verbs import as_flags, naming_flags
 from icl25_pn_gail.recording import make_demonstrations
 
 
@@ -255,3 +256,13 @@ def test_what_is_not_installed_is_said_in_one_line(refused, files, monkeypatch):
 )
 def test_messages_speak_of_flags(python, command_line):
     assert as_flags(python) == command_line
+
+
+def test_warnings_speak_of_flags_in_plain_text(monkeypatch):
+    shown = []
+    monkeypatch.setattr(warnings, "showwarning", lambda message, *_: shown.append(str(message)))
+    with warnings.catch_warnings(action="always"):
+        with naming_flags():
+            warnings.warn("\x1b[33mWARN: lower disc_lr\x1b[0m", stacklevel=1)
+        warnings.warn("disc_lr", stacklevel=1)
+    assert shown == ["WARN: lower --disc-lr", "disc_lr"]

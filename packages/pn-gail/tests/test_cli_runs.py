@@ -218,9 +218,9 @@ def test_an_environment_of_the_user_s_own_is_evaluated_and_drawn(cli, case, monk
     assert ran.status == 0, ran.err
     assert (ran.json["env"], ran.json["lengths"]) == ("Line", [10, 10])
     with Image.open("run/rollout.gif") as image:
-        assert len(list(ImageSequence.Iterator(image))) == 6  # 11 pictures at 50 a second, every other one shown
+        assert len(list(ImageSequence.Iterator(image))) == 3  # 11 pictures at 50 a second, every fourth one shown
         assert image.size == (60, 40)
-        assert image.info["duration"] == 40
+        assert image.info["duration"] == 80
     again = cli("evaluate", "run", *flags, "--video")
     assert again.status == 2
     assert "run/rollout.gif exists: --force replaces it" in again.err

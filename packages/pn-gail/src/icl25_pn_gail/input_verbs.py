@@ -24,6 +24,7 @@ _RENAMED = {"confidence_col": "confidence-column", "episode_col": "episode-colum
 _SAME = ("obs_cols", "act_cols", "confidence_range", "normalize_actions", "disc_lr", "disc_grad_penalty", "max_kl")
 _FLAGS = {**_RENAMED, **{name: name.replace("_", "-") for name in (*_SAME, "reward", "backend")}}
 _OPTION = re.compile(rf"(?<![\w./-])({'|'.join(_FLAGS)})(?:=(\([^)]*\)|'[^']*'|\w+))?(?![\w/.-]*\w)")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of Gymnasium's warnings
 _VALUES = {("discrete", "True"): "discrete", ("discrete", "False"): "continuous"}
 
 
@@ -61,7 +62,7 @@ def naming_flags() -> Generator[None]:
         file: TextIO | None = None,
         line: str | None = None,
     ) -> None:
-        show(as_flags(str(message)), category, filename, lineno, file, line)
+        show(as_flags(_COLOUR.sub("", str(message))), category, filename, lineno, file, line)
 
     warnings.showwarning = shown  # ty: ignore[invalid-assignment]
     try:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from icl25_pn_gail.recording import Recording
     from icl25_shared import RunFolder
 
-MOST_FRAMES_A_SECOND = 25
-WIDEST = 400  # pixels of a GIF
+MOST_FRAMES_A_SECOND = 12.5  # of a GIF, which grows with every one
+WIDEST = 320  # pixels
 # Two observations that show what happens, and their names.
 _TELLING = {
     "TwoGoals": ((0, 1), ("x", "y")),
