@@ -33,14 +33,13 @@ PARTS = ("pendulum", "ratio", "labels", "ablation", "all")  # of reproduce
 class MakeDemos(EnvFlags):
     """Make demonstrations of mixed quality, from behaviours written by hand or from a learner at several stages.
 
-    The file --out (demos.npz without it) gets whole episodes with rewards; all rows have a confidence unless
-    --label-share says less.
+    The file --out (demos.npz without it) gets whole episodes with rewards; all rows have a confidence, unless with
+    a --label-share. Behaviours are to-a and to-b of TwoGoals; expert, spin and hang of Pendulum-v1; expert of
+    CartPole-v1; random everywhere; and with an expert eps0.3, which acts at random three times in ten.
     """
 
     levels: Annotated[str | None, value("LEVELS")] = None
-    """Episodes of each behaviour, such as expert:5,spin:50, or with confidences, expert:5:1.0,spin:50:0.1. TwoGoals has
-    to-a and to-b, Pendulum-v1 expert, spin and hang, CartPole-v1 expert, all of them random, and with an expert eps0.3,
-    which acts at random three times in ten."""
+    """Episodes of each behaviour, such as expert:5,spin:50, or with confidences, expert:5:1.0,spin:50:0.1."""
     sb3: Annotated[Literal["sac", "td3", "ppo"] | None, value("{sac,td3,ppo}")] = None
     """Train this learner of Stable-Baselines3 instead, and record it at several stages of its training."""
     checkpoints: Annotated[int, number()] = 4
@@ -80,8 +79,7 @@ class Label(DemoFlags):
     """
 
     method: Literal["bsc", "sc", "supervised"] = "bsc"
-    """How to learn from rows without confidence: bsc as in the paper, sc as in 2IWIL, which underestimates, or
-    supervised, which leaves them out."""
+    """How to use unlabelled rows: bsc as in the paper, sc as in 2IWIL, or supervised, which leaves them out."""
     steps: Annotated[int, number()] = 20_000
     """Steps of training; fewer leave the confidence of good rows too low where they are rare."""
     batch_size: Annotated[int, number()] = 8
@@ -155,8 +153,7 @@ class Train(TrainingFlags):
     classifier: Annotated[Literal["bsc", "sc", "supervised"] | None, value("{bsc,sc,supervised}")] = None
     """How missing confidences are filled in. Default: as the method does, bsc for pn-gail, sc for 2iwil."""
     resume: bool = False
-    """Go on with the run in --out that broke off, or that is to be longer; the result is that of a run without a
-    break."""
+    """Go on with the run in --out that broke off, or make it longer; the result is that of a run without break."""
 
     def run(self) -> Output:
         """Train."""
@@ -170,7 +167,8 @@ class Train(TrainingFlags):
 class Evaluate(EnvFlags):
     """Roll out a trained policy.
 
-    With --out, a folder gets evaluation.json and episodes.csv, and the picture of --video.
+    With --out, a folder gets evaluation.json and episodes.csv, and the picture of --video, which goes to the run folder
+    without it.
     """
 
     folder: tyro.conf.Positional[Path]
@@ -180,8 +178,7 @@ class Evaluate(EnvFlags):
     stochastic: bool = False
     """Draw actions as in training, rather than the most likely one."""
     video: bool = False
-    """Show an episode: rollout.gif of an environment that can be drawn, or rollout.png, the paths of several, of one
-    in jax. It goes to --out, else to the run folder."""
+    """Draw an episode, rollout.gif; or of an environment in jax the paths of several, rollout.png."""
 
     def run(self) -> Output:
         """Evaluate."""
@@ -197,13 +194,13 @@ class Evaluate(EnvFlags):
 class Compare(TrainingFlags):
     """Train several methods on the same demonstrations from several seeds, and hold them against each other.
 
-    In an environment in jax all runs are one program, spread over the cores. The run folder --out gets results.csv,
-    histories.csv, comparison.png and result.json.
+    Methods are pn-gail, 2iwil, ic-gail, wgail, gail, gail-c, gail-reweight, bc and bc-weighted. In an environment in
+    jax all runs are one program, spread over the cores. The run folder --out gets results.csv, histories.csv,
+    comparison.png and result.json.
     """
 
     methods: Annotated[str, tyro.conf.arg(metavar="NAMES")] = "pn-gail,2iwil,gail,bc"
-    """Methods with commas between them: pn-gail, 2iwil, ic-gail, wgail, gail, gail-c, gail-reweight, bc, bc-weighted;
-    each with +bsc, +sc, +supervised or +oracle for what fills in missing confidences."""
+    """Methods with commas between; +bsc, +sc, +supervised or +oracle says what fills in missing confidences."""
     n_seeds: Annotated[int, number()] = 5
     """Number of seeds, from --seed on."""
     failed_below: Annotated[float | None, value("X")] = None
@@ -247,8 +244,7 @@ class Reproduce(CommonFlags):
     """Run the paper's experiments over several seeds, against the methods it compares with."""
 
     part: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar=f"{{{','.join(PARTS)}}}")] = "pendulum"
-    """Which: all methods on the pendulum, ratios of good to bad demonstrations, shares of labels, what each part of
-    the method contributes, or all of these."""
+    """Which: methods on the pendulum, ratios of good to bad, shares of labels, parts of the method, or all of these."""
     n_seeds: Annotated[int, number()] = 5
     """Number of seeds."""
     scale: Literal["laptop", "paper"] = "laptop"

@@ -40,10 +40,9 @@ class DemoFlags(CommonFlags):
     demos: tyro.conf.Positional[Path]
     """Demonstrations: .npz, .csv, .parquet, the folder of a Minari dataset, or minari:ID."""
     obs_cols: Annotated[str | None, value("NAMES")] = None
-    """Observations in the file: names with commas between them, or what numbered names begin with. Default: the usual
-    names, such as obs_0, obs_1."""
+    """Observations: names with commas between, or what numbered names begin with. Default: the usual, as obs_0."""
     act_cols: Annotated[str | None, value("NAMES")] = None
-    """Actions in the file, likewise. Default: the usual names, such as act_0."""
+    """Actions, likewise. Default: the usual names, such as act_0."""
     confidence_column: Annotated[str | None, value("NAME")] = None
     """Column of confidences. Default: confidence or rating, if there is one."""
     episode_column: Annotated[str | None, value("NAME")] = None
@@ -121,8 +120,7 @@ class TrainingFlags(DemoFlags, EnvFlags):
     disc_grad_penalty: Annotated[float, number("X")] = 0.0
     """Weight of a penalty on steep discriminators, such as 1."""
     reward: Literal["nonsaturating", "airl", "gail"] = "nonsaturating"
-    """What the policy is paid: -log D >= 0, the negative logit, or log(1 - D) <= 0, where D says how surely a step is
-    the agent's. airl suits environments whose episodes end early."""
+    """How D pays: nonsaturating -log D >= 0; airl its negative logit, for episodes that end early; gail log(1 - D)."""
     log_std_init: Annotated[float, number("X")] = 0.0
     """First logarithm of the standard deviation of actions."""
     value_lr: Annotated[float, number("X")] = 3e-4
