@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
 
 from icl25_pn_gail.plotting import (
     BAD,
@@ -38,13 +37,7 @@ _MOST_GROUPS = 10
 _NUMBERED_GROUPS = 5  # of which the bars are wide enough for numbers
 
 
-def plot_confidence(
-    given: Float[np.ndarray, " n"],
-    filled: Float[np.ndarray, " n"],
-    truth: Float[np.ndarray, " n"] | None = None,
-    *,
-    bins: int = 10,
-) -> Figure:
+def plot_confidence(given: Any, filled: Any, truth: Any = None, *, bins: int = 10) -> Figure:
     """Draw how given and predicted confidences are spread and, where the truth is known, how true predictions are.
 
     Args:

@@ -33,13 +33,14 @@ _MOST_DOTS, _MOST_PROBES, _QUANTILES = 1500, 256, 9
 _MOST_ACTIONS, _MOST_NAMED = 4, 4
 _MOST_COLUMNS = 4
 _UNKNOWN = "#555555"  # colour of demonstrations without confidence
+_MOST_OBLONG = 3  # extent of one coordinate over the other, up to which they are drawn to the same scale
 _ROOM = 0.5  # around demonstrations and goals, for traces that leave them, as a share of their extent
 
 
 def plot_discriminator(
     policy: Any,
     demos: Demonstrations,
-    confidence: Float[np.ndarray, " n"] | None = None,
+    confidence: Any = None,
     *,
     dims: tuple[int, int] | None = None,
     names: Sequence[str] | None = None,
@@ -209,7 +210,8 @@ def plot_rollouts(
         names: Names of the two coordinates.
 
     Returns:
-        The figure. Traces may leave demonstrations and goals by half of their extent; what goes further is cut.
+        The figure. Traces may leave demonstrations and goals by half of their extent; what goes further is cut. Both
+        coordinates have the same scale unless one extends more than three times as far.
 
     Raises:
         ValueError: If there are no traces, or lengths do not fit.
@@ -225,9 +227,11 @@ def plot_rollouts(
     rows = -(-len(traces) // _MOST_COLUMNS)
     columns = -(-len(traces) // rows)
     (left, right), (bottom, top) = _limits(traces, demos, goals or {})
+    shape = (top - bottom) / (right - left)
+    same_units = 1 / _MOST_OBLONG <= shape <= _MOST_OBLONG
     side = 2.7 if columns > 2 else 3.4
     figure, grid = make_figure(
-        side * columns + 0.5, side * min(max((top - bottom) / (right - left), 0.5), 1.5) * rows + 0.9,
+        side * columns + 0.5, side * (min(max(shape, 0.5), 1.5) if same_units else 0.8) * rows + 0.9,
         nrows=rows, ncols=columns, squeeze=False, sharex=True, sharey=True,
     )  # fmt: skip
     figure.set_layout_engine("compressed", h_pad=0.07)  # panels of a fixed aspect, without gaps
@@ -247,7 +251,7 @@ def plot_rollouts(
             axes.annotate(
                 goal, place, (0, 9), textcoords="offset points", ha="center", fontweight="bold", color=INK, zorder=6
             )
-        axes.set(aspect="equal", xlim=(left, right), ylim=(bottom, top))
+        axes.set(aspect="equal" if same_units else "auto", xlim=(left, right), ylim=(bottom, top))
         title_axes(axes, method_title(name))
         if i + columns >= len(traces):  # nothing stands below
             axes.set_xlabel(names[0])
@@ -274,5 +278,7 @@ def _limits(
         room = _ROOM * (inner_high - inner_low)
         low = np.minimum(inner_low, np.maximum(low, inner_low - room))
         high = np.maximum(inner_high, np.minimum(high, inner_high + room))
-    room = 0.08 * np.max(high - low) or 0.5
-    return np.stack([low - room, high + room], axis=1)
+    room = 0.08 * (high - low)
+    room[room == 0] = 0.5
+    above = room * (1, 2 if goals else 1)  # names stand above goals
+    return np.stack([low - room, high + above], axis=1)
