@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,12 +26,12 @@ class Advantages(NamedTuple):
 
 
 def gae(
-    rewards: Float[Array, "T *e"],
-    values: Float[Array, "T *e"],
-    masks: Float[Array, "T *e"],
+    rewards: Any,
+    values: Any,
+    masks: Any,
     gamma: float = 0.995,
     lam: float = 0.97,
-    bootstrap: Float[Array, "T *e"] | None = None,
+    bootstrap: Any = None,
 ) -> Advantages:
     """Compute discounted returns and generalised advantage estimates.
 
@@ -56,8 +56,9 @@ def gae(
     Source:
         Schulman et al., High-dimensional continuous control using generalized advantage estimation, ICLR 2016.
     """
-    rewards, values, masks = jnp.asarray(rewards), jnp.asarray(values), jnp.asarray(masks)
-    bootstrap = jnp.zeros_like(values) if bootstrap is None else jnp.asarray(bootstrap)
+    number = jnp.result_type(float, *(jnp.asarray(part).dtype for part in (rewards, values)))
+    rewards, values, masks = (jnp.asarray(part, number) for part in (rewards, values, masks))
+    bootstrap = jnp.zeros_like(values) if bootstrap is None else jnp.asarray(bootstrap, number)
     if not rewards.shape == values.shape == masks.shape == bootstrap.shape or not rewards.size:
         shapes = f"{rewards.shape}, {values.shape}, {masks.shape} and {bootstrap.shape}"
         raise ValueError(f"rewards, values, masks and bootstrap must be of one shape and not empty, found {shapes}")

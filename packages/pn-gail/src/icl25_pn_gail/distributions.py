@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-__all__ = ["Categorical", "Gaussian"]
+__all__ = ["Arrays", "Categorical", "Gaussian"]
 
+Arrays = Array | np.ndarray
 LOG_TWO_PI = float(np.log(2 * np.pi))
 
 
@@ -33,7 +34,7 @@ class Gaussian(NamedTuple):
         """Return the most likely actions."""
         return self.mean
 
-    def log_prob(self, actions: Float[Array, "*n a"]) -> Float[Array, "*n"]:
+    def log_prob(self, actions: Float[Arrays, "*n a"]) -> Float[Array, "*n"]:
         """Return the logarithm of the density of actions."""
         z = (actions - self.mean) * jnp.exp(-self.log_std)
         return -jnp.sum(0.5 * z**2 + self.log_std + 0.5 * LOG_TWO_PI, axis=-1)
@@ -81,7 +82,7 @@ class Categorical(NamedTuple):
         """Return the most likely actions."""
         return jnp.argmax(self.logits, axis=-1)
 
-    def log_prob(self, actions: Int[Array, "*n"]) -> Float[Array, "*n"]:
+    def log_prob(self, actions: Int[Arrays, "*n"]) -> Float[Array, "*n"]:
         """Return the logarithm of the probability of actions."""
         return jnp.take_along_axis(jax.nn.log_softmax(self.logits), actions[..., None], axis=-1)[..., 0]
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from icl25_pn_gail.distributions import Categorical, Gaussian
+from icl25_pn_gail.distributions import Arrays, Categorical, Gaussian
 
 __all__ = ["Layer", "Policy", "init_mlp", "mlp"]
 
@@ -103,7 +103,7 @@ class Policy:
         # With its type said: a weak one would have every training compiled twice, and that of an int would be int.
         return {"layers": layers, "log_std": jnp.full(self.n_outputs, log_std, jnp.result_type(float))}
 
-    def __call__(self, params: dict[str, Any], obs: Float[Array, "*n d"]) -> Gaussian | Categorical:
+    def __call__(self, params: dict[str, Any], obs: Float[Arrays, "*n d"]) -> Gaussian | Categorical:
         """Return the distributions of the action.
 
         Args:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from icl25_pn_gail.distributions import Arrays
 from icl25_pn_gail.trpo import Apply
 
 __all__ = ["PPOUpdate", "clipped_loss", "ppo_update"]
@@ -32,7 +33,7 @@ class PPOUpdate(NamedTuple):
     surrogate_after: Float[Array, ""]
 
 
-def clipped_loss(ratio: Float[Array, " n"], advantages: Float[Array, " n"], clip: float = 0.2) -> Float[Array, ""]:
+def clipped_loss(ratio: Float[Array, " n"], advantages: Float[Arrays, " n"], clip: float = 0.2) -> Float[Array, ""]:
     """Compute the clipped surrogate loss.
 
     Args:
@@ -55,9 +56,9 @@ def ppo_update(
     opt_state: Any,
     optimizer: optax.GradientTransformation,
     key: PRNGKeyArray,
-    obs: Float[Array, "n d"],
+    obs: Float[Arrays, "n d"],
     actions: Any,
-    advantages: Float[Array, " n"],
+    advantages: Float[Arrays, " n"],
     *,
     clip: float = 0.2,
     epochs: int = 10,

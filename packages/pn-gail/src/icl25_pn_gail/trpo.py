@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from icl25_pn_gail.distributions import Categorical, Gaussian
+from icl25_pn_gail.distributions import Arrays, Categorical, Gaussian
 
 __all__ = ["TRPOStep", "conjugate_gradient", "fisher_vector_product", "trpo_step"]
 
@@ -36,7 +36,7 @@ class TRPOStep(NamedTuple):
 
 
 def fisher_vector_product(
-    apply: Apply, params: Any, obs: Float[Array, "n d"], damping: float = 0.1
+    apply: Apply, params: Any, obs: Float[Arrays, "n d"], damping: float = 0.1
 ) -> Callable[[Float[Array, " p"]], Float[Array, " p"]]:
     """Return the product with the Hessian of the mean divergence at the present policy, plus a multiple of one.
 
@@ -94,15 +94,15 @@ def conjugate_gradient(
 def trpo_step(
     apply: Apply,
     params: Any,
-    obs: Float[Array, "n d"],
+    obs: Float[Arrays, "n d"],
     actions: Any,
-    advantages: Float[Array, " n"],
+    advantages: Float[Arrays, " n"],
     *,
-    max_kl: float = 0.01,
+    max_kl: float | Float[Array, ""] = 0.01,
     damping: float = 0.1,
     cg_iterations: int = 10,
     backtracks: int = 10,
-    accept_ratio: float = 0.1,
+    accept_ratio: float | Float[Array, ""] = 0.1,
     fisher_every: int = 1,
 ) -> TRPOStep:
     """Take the largest step in the direction of the natural gradient within a trust region that improves the policy.
