@@ -188,7 +188,8 @@ class ImitationPolicy:
                 low, high = (np.array([float(v) for v in described[end]], np.float32) for end in ("low", "high"))
                 space = Box(low, high, dtype=np.float32)
             spaces = Spaces(obs_dim, space)
-            trainer = make_trainer(spaces, record["learner"], TrainConfig(**record["config"]), warn=False)
+            settings = record["config"] | {"hidden": tuple(record["config"]["hidden"])}
+            trainer = make_trainer(spaces, record["learner"], TrainConfig(**settings), warn=False)
         except (AssertionError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{folder / CONFIG} is no configuration of a policy: {error}") from error
         try:
@@ -206,7 +207,7 @@ class ImitationPolicy:
         return cls(spaces, trainer, params, scaler, disc)
 
 
-def _number(value: float) -> float | str:
+def _number(value: Any) -> float | str:
     """JSON has no infinities."""
     return float(value) if np.isfinite(value) else str(value)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
@@ -172,7 +173,7 @@ class Trainer:
     def _disc_optimizer(self) -> optax.GradientTransformation:
         return optax.adam(self.config.disc_lr)
 
-    def disc_inputs(self, obs: Float[Array, "*n d"], actions: Any) -> Float[Array, "*n k"]:
+    def disc_inputs(self, obs: Float[Array | np.ndarray, "*n d"], actions: Any) -> Float[Array, "*n k"]:
         """Join normalised observations and actions of the policy to inputs of the discriminator."""
         return jnp.concatenate([obs, self.actions.features(actions)], axis=-1)
 
