@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import jax
+import jaxtyping
 import numpy as np
 import pytest
 
@@ -38,6 +39,15 @@ def x64() -> Iterator[None]:
     """Double precision."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """No run-time checks of types, for what our own errors are to be about."""
+    before = jaxtyping.config.jaxtyping_disable
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -108,8 +118,8 @@ def mixture() -> Any:
 def tiny() -> TrainConfig:
     """Settings that are compiled once for all tests: change them, or the number of rows, and it takes seconds."""
     return TrainConfig(
-        hidden=(8,), n_envs=12, max_kl=0.05, log_std_init=-0.5, gamma=0.97, value_lr=3e-3, value_minibatches=5,
-        disc_steps=2, disc_lr=1e-2, wgail_every=2, wgail_until=3, eval_every=1, eval_episodes=4,
+        hidden=(8,), n_envs=24, n_steps=30, max_kl=0.03, log_std_init=-0.5, gamma=0.97, value_lr=3e-3, eval_every=1,
+        value_minibatches=5, disc_steps=3, disc_lr=1e-2, wgail_every=2, wgail_until=3, eval_episodes=4,
     )  # fmt: skip
 
 

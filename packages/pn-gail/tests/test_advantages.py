@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from icl25_pn_gail.advantages import gae, standardize
 
-jitted = jax.jit(gae)
+jitted = jax.jit(gae, static_argnums=(3, 4))
 
 
 def looped(rewards, values, masks, gamma, lam, bootstrap):
@@ -55,8 +55,8 @@ NUMBERS = arrays(np.float64, (6, 2), elements=st.floats(-10, 10))
     NUMBERS,
     arrays(np.float64, (6, 2), elements=st.sampled_from([0.0, 1.0])),
     NUMBERS,
-    st.floats(0, 1),
-    st.floats(0, 1),
+    st.sampled_from([0.0, 0.9, 1.0]),
+    st.sampled_from([0.8, 1.0]),
 )
 def test_episodes_and_environments_are_summed_up_apart(rewards, values, masks, bootstrap, gamma, lam):
     with jax.enable_x64(True):

@@ -15,7 +15,7 @@ OFFICIAL = {
 }  # fmt: skip
 
 
-def test_defaults_are_those_of_the_authors_but_for_four():
+def test_defaults_are_those_of_the_authors_but_for_four(unchecked):
     ours, theirs = TrainConfig(), TrainConfig.official()
     for name, value in OFFICIAL.items():
         assert getattr(ours, name) == getattr(theirs, name) == value, name
@@ -50,7 +50,7 @@ def test_defaults_are_those_of_the_authors_but_for_four():
         ({"eval_every": 0}, "eval_every must be > 0"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(setting, message):
+def test_settings_that_cannot_work_are_refused(setting, message, unchecked):
     with pytest.raises(ValueError, match=message):
         TrainConfig(**setting)
     TrainConfig(gamma=1.0, gae_lambda=0.0, damping=0, n_envs=None)

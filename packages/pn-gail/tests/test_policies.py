@@ -224,15 +224,15 @@ def test_damaged_parameters_are_refused(change, written, tmp_path):
     [
         (("format",), 99, "no configuration of a policy: format 99, expected 1"),
         (("learner",), "sac", "learner must be trpo or ppo"),
-        (("config",), {"gamma": 7.0}, "gamma must be in"),
-        (("config",), {"colour": 1}, "no configuration of a policy"),
+        (("config",), {"hidden": [4], "gamma": 7.0}, "gamma must be in"),
+        (("config",), {"hidden": [4], "colour": 1}, "no configuration of a policy"),
         (("spaces",), {}, "no configuration of a policy"),
         (("spaces", "action"), {"n": 0}, "no configuration of a policy"),
         (("spaces", "action"), {"low": [0], "high": ["up"]}, "no configuration of a policy"),
         (("spaces", "obs_dim"), "two", "no configuration of a policy"),
     ],
 )
-def test_damaged_configurations_are_refused(path, value, message, written, tmp_path):
+def test_damaged_configurations_are_refused(path, value, message, written, tmp_path, unchecked):
     shutil.copytree(written, tmp_path, dirs_exist_ok=True)
     file = tmp_path / "config.json"
     file.write_text(json.dumps(changed(json.loads(file.read_text()), path, value)))

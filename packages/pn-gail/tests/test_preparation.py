@@ -56,7 +56,7 @@ def test_demonstrations_that_do_not_fit_are_refused(demos, spaces, message):
     Spaces(2, Discrete(3)).check(rows(discrete=True))
 
 
-def test_the_trainer_has_the_policy_of_the_spaces():
+def test_the_trainer_has_the_policy_of_the_spaces(unchecked):
     config = TrainConfig(clip_actions=False)
     trainer = make_trainer(PLANE, "ppo", config)
     assert (trainer.policy.n_outputs, trainer.policy.discrete, trainer.obs_dim) == (2, False, 2)

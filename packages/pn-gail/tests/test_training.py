@@ -218,7 +218,7 @@ def test_a_perfect_discriminator_pays_nothing_and_an_undecided_one_log_2(make_le
         disc = (*learner._state.disc[:-1], Layer(jnp.zeros((8, 1)), jnp.full(1, logit, jnp.float32)))
         learner._state = learner._state._replace(disc=disc)
         _, metrics = one(learner)
-        assert metrics.reward == pytest.approx(reward, abs=1e-6)
+        assert metrics.reward == pytest.approx(reward, abs=1e-5)
     assert metrics.taken_agent == metrics.taken_good == metrics.taken_bad == 1
     assert losses.imitation_reward(jnp.float32(30.0)) >= 0
 

@@ -116,7 +116,7 @@ def test_steps_keep_to_the_trust_region_and_improve(discrete):
     np.testing.assert_array_equal(ravel_pytree(done.params)[0], ravel_pytree(params)[0])
 
 
-def test_the_first_size_that_improves_enough_is_taken_and_else_none(x64):
+def test_the_first_size_that_improves_enough_is_taken_and_else_none(x64, unchecked):
     policy, params, obs, actions, advantages = case(discrete=False)
     start, unravel = ravel_pytree(params)
     n = len(start)
