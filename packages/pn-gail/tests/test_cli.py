@@ -353,8 +353,8 @@ def test_methods_are_compared_from_several_seeds(cli, case, compared):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("demo", "--seed", 5), {"n_seeds": 2, "seed": 5}),
-        (("reproduce",), {"part": "pendulum", "n_seeds": 5, "scale": "laptop"}),
+        (("demo", "--seed", 5), {"n_seeds": 4, "seed": 5}),
+        (("reproduce",), {"part": "all", "n_seeds": 5, "scale": "laptop"}),
         (("reproduce", "labels", "--scale", "paper"), {"part": "labels", "scale": "paper"}),
         (("reproduce", "all", "--full", "--n-seeds", 1), {"part": "all", "scale": "paper", "n_seeds": 1}),
     ],

@@ -227,7 +227,7 @@ class Compare(TrainingFlags):
 class Demo(CommonFlags):
     """Learn to reach the right one of two goals from demonstrations that mostly go to the wrong one (a minute)."""
 
-    n_seeds: Annotated[int, number()] = 2
+    n_seeds: Annotated[int, number()] = 4
     """Number of seeds."""
 
     def run(self) -> Output:
@@ -243,12 +243,12 @@ class Demo(CommonFlags):
 class Reproduce(CommonFlags):
     """Run the paper's experiments over several seeds, against the methods it compares with."""
 
-    part: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar=f"{{{','.join(PARTS)}}}")] = "pendulum"
+    part: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar=f"{{{','.join(PARTS)}}}")] = "all"
     """Which: methods on the pendulum, ratios of good to bad, shares of labels, parts of the method, or all of these."""
     n_seeds: Annotated[int, number()] = 5
     """Number of seeds."""
     scale: Literal["laptop", "paper"] = "laptop"
-    """laptop takes about 15 minutes for the pendulum on two cores; paper is the full configuration, of days."""
+    """laptop takes about 15 minutes for all on two cores; paper is the full configuration, of days."""
     full: bool = False
     """Another name of --scale paper."""
 

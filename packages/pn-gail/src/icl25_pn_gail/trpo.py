@@ -116,11 +116,11 @@ def trpo_step(
         obs: Observations, shape (n, d).
         actions: Actions taken, shape (n, a) or (n,).
         advantages: Their advantages, standardised, shape (n,); where all are 0 the parameters stay.
-        max_kl: Size of the trust region, in nats.
+        max_kl: Size of the trust region, in nats, shape ().
         damping: What is added to the diagonal of F.
         cg_iterations: Iterations of conjugate gradients.
         backtracks: Number of step sizes to try.
-        accept_ratio: Least ratio of the improvement to the expected one.
+        accept_ratio: Shape (); least ratio of the improvement to the expected one.
         fisher_every: Use every so-many-th row for F.
 
     Returns:
