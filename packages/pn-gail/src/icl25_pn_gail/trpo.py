@@ -120,7 +120,7 @@ def trpo_step(
         damping: What is added to the diagonal of F.
         cg_iterations: Iterations of conjugate gradients.
         backtracks: Number of step sizes to try.
-        accept_ratio: Shape (); least ratio of the improvement to the expected one.
+        accept_ratio: Least ratio, shape (), of the improvement to the expected one.
         fisher_every: Use every so-many-th row for F.
 
     Returns:
