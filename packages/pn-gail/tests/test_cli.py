@@ -196,6 +196,12 @@ def test_a_diagnosis_of_many_confidences_goes_by_ranges_and_by_episodes(cli):
     by_episode = cli("diagnose", "d.npz", "--by", "episode", "--json").json["groups"]
     assert [group["group"] for group in by_episode] == ["1", "2", "3", "4", "5"]
     assert by_episode[-1]["pn_gail"] > 0.4 > 0.01 > by_episode[0]["pn_gail"]
+    many = Demonstrations(np.zeros((30, 1)), np.zeros((30, 1)), np.linspace(0, 1, 30), np.arange(30))
+    many.to_npz("many.npz")
+    shown = cli("diagnose", "many.npz", "--by", "episode").out
+    assert "by episode, the 20 most imitated of 30 groups" in shown
+    listed = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")]
+    assert listed == [str(episode) for episode in range(29, 9, -1)]
 
 
 def test_a_run_folder_holds_what_the_library_learns(case):

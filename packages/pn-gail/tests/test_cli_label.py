@@ -56,7 +56,12 @@ def test_missing_confidences_are_those_of_the_classifier(cli, demos, classifier)
 
 def test_a_table_keeps_its_other_columns(cli, demos):
     confidence = ["" if np.isnan(r) else f"{5 * r:g}" for r in demos.confidence]
-    columns = {"note": [f'run "{i}", 007' for i in range(180)], "x1": demos.obs[:, 0], "x2": demos.obs[:, 1]}
+    columns = {
+        "note": [f'run "{i}", 007' for i in range(180)],
+        "code": ["007", "NA"] * 90,
+        "x1": demos.obs[:, 0],
+        "x2": demos.obs[:, 1],
+    }
     table = pd.DataFrame(columns | {"u1": demos.acts[:, 0], "u2": demos.acts[:, 1], "stars": confidence}).astype(str)
     table.to_csv("log.csv", index=False)
     names = ("--obs-cols", "x1,x2", "--act-cols", "u", "--confidence-column", "stars", "--confidence-range", "0,5")
@@ -64,7 +69,7 @@ def test_a_table_keeps_its_other_columns(cli, demos):
     ran = cli("label", "log.csv", *flags, "-o", "out.csv")
     assert ran.status == 0, ran.err
     assert "errors are not measured: --folds is 0" in ran.out
-    found = pd.read_csv("out.csv", dtype=str)
+    found = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
     pd.testing.assert_frame_equal(found.drop(columns="stars"), table.drop(columns="stars"))
     assert cli("label", "log.csv", *flags, "-o", "out.npz").status == 0
     expected = Demonstrations.from_npz("out.npz").confidence

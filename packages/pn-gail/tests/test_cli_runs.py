@@ -182,8 +182,9 @@ def test_a_run_is_begun_anew_on_demand_only(cli, case):
     assert cli("train", "nothing.npz", *FLAGS, "--out", "run", "--force").status == 2
     assert cli("train", case.path, "--env", "Pendulum-v1", "--out", "run", "--force").status == 2
     assert policy("run") == policy(case.run)  # what cannot begin removes nothing
-    assert cli(*flags, "--force").status == 0
+    assert cli(*flags, "--method", "gail", "--force").status == 0
     assert history("run")["iteration"].tolist() == [1, 2]
+    assert not Path("run/confidence.png").exists()  # that of the earlier run
 
 
 def test_force_leaves_the_files_of_other_programs_alone(cli, case):
