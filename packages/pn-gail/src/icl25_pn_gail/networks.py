@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Float, PRNGKeyArray
 
 from icl25_pn_gail.distributions import Arrays, Categorical, Gaussian
 
