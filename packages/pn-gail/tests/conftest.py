@@ -22,6 +22,10 @@ from icl25_pn_gail.recording import make_demonstrations
 
 GOLDEN = Path(__file__).parent / "golden"
 
+# Most of the time of these tests goes into compiling what then runs for milliseconds.
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"  # for processes that the tests start
+jax.config.update("jax_disable_most_optimizations", True)
+
 
 @pytest.fixture(scope="session")
 def golden():

@@ -44,8 +44,9 @@ def gae(
         masks: 0 where an episode ends with the step, else 1, shape (T, ...).
         gamma: Discount, in [0, 1].
         lam: Weight of later steps, in [0, 1].
-        bootstrap: Shape (T, ...). Where an episode ends: the value of the state after the step, for episodes that were cut by a time
-            limit, and 0 for those that truly ended. Default: 0. The last row counts as an end.
+        bootstrap: What comes after the end of an episode, shape (T, ...): the value of the state after the step, for
+            episodes that were cut by a time limit, and 0 for those that truly ended. Default: 0. The last row counts
+            as an end.
 
     Returns:
         Returns and advantages, the latter not standardised.
