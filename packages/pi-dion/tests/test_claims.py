@@ -90,7 +90,7 @@ def test_reproduce_writes_results_for_every_method(tmp_path, monkeypatch):
 def test_ablations_change_one_choice_each(tmp_path):
     titles = ("branches without the linear map", "boundary values as a term of the loss")
     flags = Reproduce(part="ablations", n_seeds=1, out=tmp_path / "run")
-    output = reproduce_ablations.run_ablations(flags, titles=titles, steps=20, n_test=20)
+    output = reproduce_ablations.run_ablations(flags, titles=titles, steps=50, n_test=20)
     record = json.loads((tmp_path / "run" / "result.json").read_text())
     assert record["ablations"] == output.data
     errors = [output.data[title]["s"][0] for title in titles]
