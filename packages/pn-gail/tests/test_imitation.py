@@ -243,6 +243,8 @@ def test_predictions_and_evaluations(trained):
     np.testing.assert_array_equal(found.lengths, [30] * 4)
     np.testing.assert_array_equal(trained.evaluate(4).returns, found.returns)
     assert not np.isin(trained.evaluate(4, seed=1).returns, found.returns).any()
+    noisy = trained.evaluate(4, deterministic=False)
+    assert not np.isclose(noisy.returns, found.returns).any()
     # An episode by hand: from a start, with the policy's actions, towards the same sum.
     position, total = np.array([0.0, -1.0]), []
     for _ in range(30):

@@ -5,13 +5,20 @@ import json
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from icl25_pn_gail.config import TrainConfig
+from icl25_pn_gail.envs import GymnasiumSource
 from icl25_pn_gail.evaluation import EvalResult
-from icl25_pn_gail.running import JaxRunner, Keys, history_rows, stack
+from icl25_pn_gail.networks import Layer
+from icl25_pn_gail.preparation import Spaces, make_trainer
+from icl25_pn_gail.rollout import Batch, Scaler
+from icl25_pn_gail.running import GymnasiumRunner, JaxRunner, Keys, history_rows, stack
 from icl25_pn_gail.training import Metrics
 
 # Two runs over two devices; the leaves of what they come to go to a file.
@@ -90,6 +97,48 @@ def test_all_randomness_is_from_one_seed():
     for seed in (-1, 2**32):
         with pytest.raises(ValueError, match=f"seed must be from 0 to 2.32 - 1, found {seed}"):
             Keys.of(seed)
+
+
+def test_environments_of_gymnasium_get_a_seed_of_their_own_each_time(make_line, monkeypatch, unchecked):
+    seeds, sizes = [], []
+
+    def collect(envs, policy, actions, scaler, params, seed, *, n_steps, **how):
+        seeds.append(seed)
+        sizes.append((envs.num_envs, n_steps, how))
+        nothing, ended = np.zeros((n_steps, envs.num_envs)), np.zeros((n_steps, envs.num_envs), bool)
+        return Batch(None, None, None, nothing + seed, ended, ended)
+
+    monkeypatch.setattr("icl25_pn_gail.running.collect_gymnasium", collect)
+    source = GymnasiumSource(make_line())
+    trainer = make_trainer(Spaces.of(source), "trpo", TrainConfig(n_envs=2, n_steps=5))
+    runner = GymnasiumRunner(source, trainer)
+    assert runner.steps_per_iteration == 10
+    runner._update = lambda state, *_: (state, jnp.zeros(2))
+    state, demos, keys = SimpleNamespace(policy={}), SimpleNamespace(scaler=()), Keys.of(7)
+    runner.advance(state, demos, keys, range(3))
+    assert sizes == [(2, 5, {})] * 3
+    for iteration in (0, 1):
+        found = runner.evaluate({}, (), keys, iteration, 5)
+        assert found.returns.shape == found.lengths.shape == (5,)  # two by two, of which the sixth is left out
+    assert sizes[3:] == [(2, 10, {"deterministic": True, "one_episode": True})] * 6
+    assert runner.evaluate({}, (), keys, 2, 1, deterministic=False).lengths.tolist() == [10]
+    assert sizes[-1] == (1, 10, {"deterministic": False, "one_episode": True})
+    runner.advance(state, demos, Keys.of(8), range(3))
+    runner.close()
+    assert len(set(seeds)) == len(seeds) == 3 + 6 + 1 + 3
+    runner.advance(state, demos, keys, range(1))
+    assert seeds[-1] == seeds[0]
+    runner.close()
+
+
+def test_an_environment_that_is_one_alone_is_used_alone(make_line):
+    source = GymnasiumSource(make_line()())
+    trainer = make_trainer(Spaces.of(source), "trpo", TrainConfig(steps_per_iteration=25))
+    runner = GymnasiumRunner(source, trainer)
+    assert runner.steps_per_iteration == 30  # three episodes one after the other
+    scaler = Scaler(jnp.zeros(1), jnp.ones(1))
+    params = {"layers": (Layer(np.ones((1, 1)), np.zeros(1)),), "log_std": np.zeros(1)}
+    assert runner.evaluate(params, scaler, Keys.of(0), 0, 3).lengths.tolist() == [10] * 3
 
 
 def test_history_has_a_row_for_each_iteration_and_the_evaluation_in_the_last():

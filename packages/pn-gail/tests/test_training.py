@@ -144,7 +144,30 @@ def test_the_value_is_fitted_in_minibatches_of_which_none_is_empty():
     assert loss == pytest.approx(0, abs=1e-12)
 
 
-# ---- whole iterations, in one compiled program for all methods
+@pytest.mark.parametrize(
+    ("learner", "given", "used"), [("trpo", None, 0.97), ("ppo", None, 0.95), ("ppo", 0.5, 0.5), ("trpo", 0.0, 0.0)]
+)
+def test_later_steps_count_as_the_learner_has_it(learner, given, used, monkeypatch, unchecked):
+    class Seen(Exception):
+        pass
+
+    def gae(rewards, values, masks, gamma, lam, bootstrap):
+        raise Seen(gamma, lam)
+
+    monkeypatch.setattr("icl25_pn_gail.training.gae", gae)
+    config = TrainConfig(hidden=(2,), gamma=0.9, gae_lambda=given)
+    trainer = Trainer(Policy(1), ActionMap(clip=False), 1, learner, config)
+    layers = (Layer(jnp.ones((1, 1)), jnp.zeros(1)),)
+    disc = (Layer(jnp.ones((2, 1)), jnp.zeros(1)),)
+    numbers, flags = jnp.zeros((2, 1)), jnp.zeros((2, 1), bool)
+    batch = Batch(numbers[..., None], numbers[..., None], numbers[..., None], numbers, flags, flags)
+    state = start(config, {"layers": layers, "log_std": jnp.zeros(1)}, layers, disc, 1)
+    with pytest.raises(Seen) as seen:
+        trainer.update(state, None, batch, 0, jax.random.key(0))
+    assert seen.value.args == (0.9, used)
+
+
+# Whole iterations, in one compiled program for all methods
 
 
 def one(learner, iteration=0):
@@ -198,6 +221,10 @@ def test_wgail_weights_rows_now_and_then(make_learner, tiny):
         expected = np.sqrt((1 / sigmoid(logits) - 1) * density)
         np.testing.assert_allclose(learner._state.weights, expected, rtol=1e-4)
     assert tiny.wgail_every == 2
+    # They count at once: until then WGAIL is GAIL.
+    discs = [[one(make_learner(method), i)[0].disc[0].kernel for method in ("wgail", "gail")] for i in (0, 1)]
+    np.testing.assert_array_equal(*discs[0])
+    assert not np.allclose(*discs[1])
     other = make_learner("gail")
     other._state, _ = one(other, 1)
     np.testing.assert_array_equal(other._state.weights, np.ones(len(other.demos)))
