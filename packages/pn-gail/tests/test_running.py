@@ -21,7 +21,7 @@ from icl25_pn_gail.rollout import Batch, Scaler
 from icl25_pn_gail.running import GymnasiumRunner, JaxRunner, Keys, history_rows, stack
 from icl25_pn_gail.training import Metrics
 
-# Two runs over two devices; the leaves of what they come to go to a file.
+# Four runs over two devices; the leaves of what they come to go to a file.
 SHARDED = """
 import json, sys
 import jax
@@ -35,10 +35,10 @@ from icl25_pn_gail.running import JaxRunner, stack
 
 use_compile_cache()
 source, settings, target = sys.argv[1:]
-env = TwoGoals()
+env, demos = TwoGoals(), Demonstrations.from_npz(source)
 trainer = make_trainer(Spaces.of(env), "trpo", TrainConfig(**json.loads(settings)))
-runs = [prepare(trainer, Demonstrations.from_npz(source), method, None, 1) for method in ("pn-gail", "gail")]
-runner = JaxRunner(env, trainer, n_runs=2)
+runs = [prepare(trainer, demos, method, None, seed) for method in ("pn-gail", "gail") for seed in (0, 1)]
+runner = JaxRunner(env, trainer, n_runs=4)
 parts = runner.place(tuple(stack([getattr(run, name) for run in runs]) for name in ("state", "demos", "keys")))
 state, metrics = runner.advance(*parts, range(2))
 used = state.policy["log_std"].sharding.device_set
@@ -47,31 +47,7 @@ np.savez(target, *map(np.asarray, jax.tree.leaves((state, metrics))))
 """
 
 
-@pytest.fixture(scope="module")
-def together(make_learner):
-    """Two learners that did two iterations one by one, and what both came to in one program on one device."""
-    learners = [make_learner(method, seed=1) for method in ("pn-gail", "gail")]
-    runner = JaxRunner(learners[0].env, learners[0].trainer, n_runs=2)
-    parts = runner.place(tuple(stack([getattr(x, name) for x in learners]) for name in ("_state", "_demos", "_keys")))
-    state, metrics = runner.advance(*parts, range(2))
-    episodes = runner.evaluate(state.policy, parts[1].scaler, parts[2], 2, 4)
-    return [learner.learn(2, progress_bar=False) for learner in learners], state, metrics, episodes
-
-
-def test_several_runs_are_the_same_as_one_by_one(together):
-    learners, state, metrics, episodes = together
-    assert episodes.returns.shape == (2, 4)
-    for i, learner in enumerate(learners):
-        for one, many in zip(jax.tree.leaves(learner._state), jax.tree.leaves(state), strict=True):
-            np.testing.assert_allclose(many[i], one, atol=1e-4, rtol=1e-4)
-        for name, values in metrics._asdict().items():
-            np.testing.assert_allclose(values[i], learner.history[name], atol=1e-4, rtol=1e-4, err_msg=name)
-        assert episodes.returns[i].mean() == pytest.approx(learner.history["eval_return"].iloc[-1], rel=1e-4)
-        np.testing.assert_array_equal(episodes.lengths[i], [30] * 4)
-    assert not np.allclose(*state.disc[0].kernel)
-
-
-def test_two_devices_come_to_the_same_as_one(together, mixture, tiny, tmp_path):
+def test_several_runs_over_two_devices_are_the_same_as_one_by_one(make_learner, mixture, tiny, tmp_path):
     source, target = tmp_path / "demos.npz", tmp_path / "found.npz"
     mixture.to_npz(source)
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
@@ -79,9 +55,29 @@ def test_two_devices_come_to_the_same_as_one(together, mixture, tiny, tmp_path):
     done = subprocess.run(command, env=os.environ | flags, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     with np.load(target) as arrays:
-        two = list(arrays.values())
-    for one, other in zip(jax.tree.leaves(together[1:3]), two, strict=True):
-        np.testing.assert_allclose(other, one, atol=1e-4, rtol=1e-4)
+        together = list(arrays.values())
+    kernels = []
+    for i, (method, seed) in enumerate((method, seed) for method in ("pn-gail", "gail") for seed in (0, 1)):
+        learner = make_learner(method, seed=seed).learn(2, progress_bar=False)
+        alone = [*jax.tree.leaves(learner._state), *(learner.history[name] for name in Metrics._fields)]
+        for many, one in zip(together, alone, strict=True):
+            np.testing.assert_allclose(many[i], one, atol=1e-4, rtol=1e-4)
+        kernels.append(np.ravel(learner._state.disc[0].kernel))
+    assert len(np.unique(kernels, axis=0)) == 4
+
+
+def test_several_policies_are_evaluated_as_one_by_one(make_learner):
+    learners = [make_learner(seed=seed) for seed in (0, 1)]
+    runner = JaxRunner(learners[0].env, learners[0].trainer, n_runs=2)
+    states, demos, keys = (stack([getattr(one, name) for one in learners]) for name in ("_state", "_demos", "_keys"))
+    assert runner.place(states) is states  # one device
+    found = runner.evaluate(states.policy, demos.scaler, keys, 3, 4)
+    assert found.returns.shape == (2, 4)
+    for i, one in enumerate(learners):
+        alone = one._runner.evaluate(one._state.policy, one._demos.scaler, one._keys, 3, 4)
+        np.testing.assert_allclose(found.returns[i], alone.returns, rtol=1e-4)
+        np.testing.assert_array_equal(found.lengths[i], alone.lengths)
+    assert not np.isin(*found.returns).any()
 
 
 def test_all_randomness_is_from_one_seed():

@@ -85,9 +85,8 @@ def test_a_step_is_that_of_the_reference(reference, x64):
     np.testing.assert_allclose(found, expected, atol=1e-7, rtol=0)
 
 
-@pytest.mark.parametrize("discrete", [False, True])
-def test_steps_keep_to_the_trust_region_and_improve(discrete):
-    policy, *_ = case(discrete)
+def test_steps_keep_to_the_trust_region_and_improve():
+    policy, *_ = case(discrete=True)
 
     @jax.jit
     def step(params, obs, actions, advantages):
@@ -97,7 +96,7 @@ def test_steps_keep_to_the_trust_region_and_improve(discrete):
         return done, old.kl(new), -jnp.mean(advantages * ratio)
 
     for seed in range(10):
-        _, params, obs, actions, advantages = case(discrete, seed)
+        _, params, obs, actions, advantages = case(discrete=True, seed=seed)
         done, kl, after = step(params, obs, actions, advantages)
         before = -float(np.mean(advantages))
         assert done.surrogate_before == pytest.approx(before, abs=1e-5)
