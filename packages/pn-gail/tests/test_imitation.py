@@ -148,6 +148,16 @@ def test_a_discriminator_that_is_always_right_is_pointed_out(make_learner, mixtu
     assert learner.history["taken_agent"].iloc[-1] == 1
     assert learner.history["taken_good"].iloc[-1] == 0
     assert not [w for w in caught if "end early" in str(w.message)]
+    # One that takes good rows for the agent's, too, is not right.
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        other = make_learner()
+        for rows, taken in ((20, 0.5), (19, 0.0)):
+            other.history = pd.DataFrame({"taken_agent": [1.0] * rows, "taken_good": taken, "ended_early": 0.0})
+            other._look_for_trouble()
+    other.history = pd.DataFrame({"taken_agent": [1.0] * 20, "taken_good": np.nan, "ended_early": 0.0})
+    with pytest.warns(UserWarning, match="the discriminator was right"):
+        other._look_for_trouble()
 
 
 def test_unusual_units_of_actions_are_pointed_out():

@@ -109,10 +109,18 @@ def test_environments_of_gymnasium_get_a_seed_of_their_own_each_time(make_line, 
     trainer = make_trainer(Spaces.of(source), "trpo", TrainConfig(n_envs=2, n_steps=5))
     runner = GymnasiumRunner(source, trainer)
     assert runner.steps_per_iteration == 10
-    runner._update = lambda state, *_: (state, jnp.zeros(2))
+    used = []
+
+    def update(state, demos, batch, iteration, key):
+        used.append((int(iteration), *jax.random.key_data(key).tolist()))
+        return state, jnp.zeros(2)
+
+    runner._update = update
     state, demos, keys = SimpleNamespace(policy={}), SimpleNamespace(scaler=()), Keys.of(7)
     runner.advance(state, demos, keys, range(3))
     assert sizes == [(2, 5, {})] * 3
+    assert [i for i, *_ in used] == [0, 1, 2]
+    assert len({tuple(key) for _, *key in used}) == 3
     for iteration in (0, 1):
         found = runner.evaluate({}, (), keys, iteration, 5)
         assert found.returns.shape == found.lengths.shape == (5,)  # two by two, of which the sixth is left out

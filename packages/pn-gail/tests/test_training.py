@@ -127,6 +127,15 @@ def test_an_iteration_with_all_our_own_options(reference, x64):
     assert moved[2] < 0
 
 
+def test_the_gradient_is_held_at_1_between_demonstrations_and_the_agent():
+    trainer = Trainer(Policy(1), ActionMap(clip=False), 0, "trpo", TrainConfig(hidden=(1,)))
+    disc = (Layer(jnp.eye(1), jnp.zeros(1)), Layer(jnp.full((1, 1), 3.0), jnp.zeros(1)))  # 3 tanh(x)
+    fake, real = jnp.full((4000, 1), 1.5), jnp.full((4000, 1), -0.5)
+    between = np.linspace(-0.5, 1.5, 10_001)
+    expected = np.mean((3 / np.cosh(between) ** 2 - 1) ** 2)
+    assert jax.jit(trainer._penalty)(disc, fake, real, jax.random.key(0)) == pytest.approx(expected, rel=0.05)
+
+
 def test_the_value_is_fitted_in_minibatches_of_which_none_is_empty():
     config = TrainConfig(hidden=(2,), value_minibatches=4, value_lr=0.1)
     trainer = Trainer(Policy(1), ActionMap(clip=False), 1, "trpo", config)
