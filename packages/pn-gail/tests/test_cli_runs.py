@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -21,7 +20,6 @@ from icl25_pn_gail.checkpoints import Checkpoint
 from icl25_pn_gail.cli import main
 from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import CartPoleJax, GymnasiumSource, TwoGoals
-from icl25_pn_gail.host_devices import devices_for_runs
 from icl25_pn_gail.imitation import PNGAIL
 from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.policy_recording import draw_episode, record_policy
@@ -304,34 +302,6 @@ def test_recorded_episodes_are_those_of_the_policy(case):
     drawn = record_policy(TwoGoals(), learner.policy, 2, seed=1, deterministic=False)
     np.testing.assert_array_equal(drawn.obs[[0, 30]], found.obs[[0, 30]])
     assert not np.allclose(drawn.acts, found.acts)
-
-
-@pytest.fixture
-def fresh(monkeypatch):
-    """As if jax were not there yet, and nothing set."""
-    monkeypatch.delitem(sys.modules, "jax")
-    for name in ("XLA_FLAGS", "JAX_PLATFORMS"):
-        monkeypatch.setenv(name, "")
-        monkeypatch.delenv(name)
-
-
-def test_the_cpu_is_split_before_jax_is_imported(fresh, monkeypatch):
-    assert devices_for_runs(3) == 3
-    assert os.environ["XLA_FLAGS"] == "--xla_force_host_platform_device_count=3"
-    assert "JAX_PLATFORMS" not in os.environ
-    assert devices_for_runs(5, cpu_only=True) == 0  # what is set stays
-    assert os.environ["XLA_FLAGS"].endswith("=3")
-    assert os.environ["JAX_PLATFORMS"] == "cpu"
-    monkeypatch.delenv("XLA_FLAGS")
-    assert devices_for_runs() == len(os.sched_getaffinity(0))
-    with pytest.raises(ValueError, match="n must be >= 1, found 0"):
-        devices_for_runs(0)
-
-
-def test_the_cpu_is_not_split_once_jax_is_there(monkeypatch):
-    monkeypatch.delenv("XLA_FLAGS", raising=False)
-    assert devices_for_runs(3, cpu_only=True) == 0
-    assert "XLA_FLAGS" not in os.environ
 
 
 def test_lines_tell_of_a_tenth_of_the_iterations(caplog):

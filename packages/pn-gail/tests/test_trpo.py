@@ -126,8 +126,9 @@ def test_the_first_size_that_improves_enough_is_taken_and_else_none(x64, uncheck
         return -jnp.mean(advantages * jnp.exp(new.log_prob(actions) - old.log_prob(actions)))
 
     @jax.jit
-    def step(max_kl, accept_ratio=0.1, backtracks=10):
-        options = {"max_kl": max_kl, "accept_ratio": accept_ratio, "backtracks": backtracks, "cg_iterations": n}
+    def step(max_kl, accept_ratio=0.1, backtracks=10, kl_slack=jnp.inf):
+        options = {"max_kl": max_kl, "accept_ratio": accept_ratio, "backtracks": backtracks, "kl_slack": kl_slack}
+        options["cg_iterations"] = n
         return trpo_step(policy, params, obs, actions, advantages, **options)
 
     gradient = np.asarray(jax.grad(loss)(start))
@@ -144,6 +145,12 @@ def test_the_first_size_that_improves_enough_is_taken_and_else_none(x64, uncheck
         np.testing.assert_allclose(move, 0.5**k * full, atol=1e-3 * np.linalg.norm(0.5**k * full))
         taken.append(k)
     assert taken[0] == 0 < taken[1] < taken[2]
+    # What improves enough and leaves the region is halved until it is within.
+    far, within = step(0.01), step(0.01, kl_slack=0.1)
+    assert far.kl > 0.1 * 0.01 >= within.kl > 0
+    assert 0 < within.step_size < far.step_size
+    twice = unravel(start + 2 * (ravel_pytree(within.params)[0] - start))
+    assert policy(params, obs).kl(policy(twice, obs)) > 0.1 * 0.01
     # More than the gradient promises cannot be had; and a single try, far beyond the region, fails.
     for done in (step(0.01, accept_ratio=5.0), step(300.0, backtracks=1)):
         np.testing.assert_array_equal(ravel_pytree(done.params)[0], start)

@@ -195,7 +195,7 @@ class Compare(TrainingFlags):
     """Train several methods on the same demonstrations from several seeds, and hold them against each other.
 
     Methods are pn-gail, 2iwil, ic-gail, wgail, gail, gail-c, gail-reweight, bc and bc-weighted. In an environment in
-    jax all runs are one program, spread over the cores. The run folder --out gets results.csv, histories.csv,
+    jax runs are side by side, one on each core. The run folder --out gets results.csv, histories.csv,
     comparison.png and result.json.
     """
 
@@ -217,7 +217,6 @@ class Compare(TrainingFlags):
             check_demo_file(self.oracle, "--oracle")
         elif any(name.endswith("+oracle") for name in names):
             raise InputError("a method with +oracle needs --oracle, the demonstrations with all confidences")
-        _use_all_cores(self)
         from icl25_pn_gail.compare_verbs import run_compare
 
         return run_compare(self)
@@ -233,10 +232,11 @@ class Demo(CommonFlags):
     def run(self) -> Output:
         """Run the demonstration."""
         at_least_one("n_seeds", self.n_seeds)
-        _use_all_cores(self)
         from icl25_pn_gail.demo import run_demo
+        from icl25_pn_gail.output_verbs import computing_on
 
-        return run_demo(self)
+        with computing_on(self.device):
+            return run_demo(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,19 +263,11 @@ class Reproduce(CommonFlags):
     def run(self) -> Output:
         """Run the experiments."""
         at_least_one("n_seeds", self.n_seeds)
-        _use_all_cores(self)
+        from icl25_pn_gail.output_verbs import computing_on
         from icl25_pn_gail.reproduce import run_reproduce
 
-        return run_reproduce(self)
-
-
-def _use_all_cores(flags: CommonFlags) -> None:
-    """Spread runs over the cores, and keep compiled programs for the next time."""
-    from icl25_pn_gail.compile_cache import use_compile_cache
-    from icl25_pn_gail.host_devices import devices_for_runs
-
-    devices_for_runs(cpu_only=flags.device == "cpu")
-    use_compile_cache()
+        with computing_on(self.device):
+            return run_reproduce(self)
 
 
 VERBS: dict[str, type[CommonFlags]] = {

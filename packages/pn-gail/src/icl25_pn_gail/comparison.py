@@ -1,9 +1,12 @@
-"""Several methods and seeds on the same demonstrations; in a pure-jax environment all at once, in one compiled run."""
+"""Several methods and seeds on the same demonstrations; in a pure-jax environment side by side."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
@@ -18,7 +21,7 @@ from icl25_pn_gail.imitation import LEARNERS
 from icl25_pn_gail.methods import METHODS
 from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.preparation import CLASSIFIERS, Prepared, Spaces, make_trainer, prepare
-from icl25_pn_gail.running import JaxRunner, Keys, history_rows, stack
+from icl25_pn_gail.running import JaxRunner, Keys, computing_devices, default_device, history_rows
 from icl25_pn_gail.training import Metrics
 from icl25_shared import track
 
@@ -103,7 +106,8 @@ def compare(
     """Train methods on the same demonstrations from the same seeds, and evaluate them on the same episodes.
 
     In a pure-jax environment all adversarial runs are one program, mapped over methods and seeds; where jax sees
-    several devices, they are spread over these. A run is the same as alone, up to rounding.
+    several devices, they are spread over these. A run is the same as alone, up to rounding; on a CPU it is so to the
+    last bit, whatever else is compared.
 
     Args:
         env: The environment, as for ``PNGAIL``.
@@ -139,16 +143,17 @@ def compare(
     Spaces.of(found).check(demos)
     keep = on_run or (lambda run: None)
     runs = [(one, seed) for one in parsed for seed in seeds]
-    adversarial = [(one, seed) for one, seed in runs if one.method in METHODS]
+    devices = computing_devices()
+    # One processor does unequal runs better side by side than in a batch, where each waits for the slowest.
+    in_batch = not isinstance(found, GymnasiumSource) and (len(devices) > 1 or devices[0].platform != "cpu")
+    batch = [run for run in runs if in_batch and run[0].method in METHODS]
     results: dict[tuple[str, int], EvalResult] = {}
-    if adversarial and not isinstance(found, GymnasiumSource):
-        results |= _together(
-            found, demos, oracle, adversarial, total_iterations, learner, config, n_episodes, progress_bar, keep
+    if batch:
+        results |= _batched(
+            found, demos, oracle, batch, total_iterations, learner, config, n_episodes, progress_bar, keep
         )
-        alone = [run for run in runs if run not in adversarial]
-    else:
-        alone = runs
-    for one, seed in track(alone, "runs") if progress_bar and alone else alone:
+
+    def train(one: ParsedMethod, seed: int, going_on: Callable[[Any], bool]) -> FinishedRun:
         used = oracle if one.classifier == ORACLE and oracle is not None else demos
         classifier = None if one.classifier == ORACLE else one.classifier
         options: dict[str, Any] = {"classifier": classifier, "learner": learner, "config": config, "seed": seed}
@@ -156,9 +161,14 @@ def compare(
             made: Any = BC(found, used, weights=CLONING[one.method], **options)  # ty: ignore[invalid-argument-type]
         else:
             made = LEARNERS[one.method](found, used, **options)
-        made.learn(total_iterations, progress_bar=False)
-        results[one.name, seed] = made.evaluate(n_episodes)
-        keep(FinishedRun(one.name, seed, made.history, made.policy, results[one.name, seed]))
+        made.learn(total_iterations, going_on, progress_bar=False)
+        return FinishedRun(one.name, seed, made.history, made.policy, made.evaluate(n_episodes))
+
+    alone = [run for run in runs if run not in batch]
+    finished = _side_by_side(train, alone, 1 if isinstance(found, GymnasiumSource) else n_cores())
+    for run in track(finished, "runs", len(alone)) if progress_bar and alone else finished:
+        results[run.method, run.seed] = run.result
+        keep(run)
     rows = [
         {
             "method": one.name,
@@ -203,7 +213,32 @@ def summarize(results: pd.DataFrame, failed_below: float | None = None, level: f
     return pd.DataFrame(rows).set_index("method")
 
 
-def _together(
+def n_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _side_by_side(
+    train: Callable[..., FinishedRun], runs: list[tuple[ParsedMethod, int]], n_threads: int
+) -> Iterator[FinishedRun]:
+    """Train in threads, which compiled programs leave free to run; where one fails, all stop."""
+    stopped, device = threading.Event(), default_device()
+
+    def one(run: tuple[ParsedMethod, int]) -> FinishedRun:
+        with jax.default_device(device):  # what the caller chose is not known to other threads
+            return train(*run, lambda _: not stopped.is_set())
+
+    if n_threads == 1 or len(runs) == 1:
+        yield from map(one, runs)
+        return
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            yield from pool.map(one, runs)
+        finally:
+            stopped.set()
+
+
+def _batched(
     env: Any,
     demos: Demonstrations,
     oracle: Demonstrations | None,
@@ -225,9 +260,7 @@ def _together(
 
     single = [prepared(*run) for run in runs]
     runner = JaxRunner(env, trainer, n_runs=len(runs))
-    data, state, keys = runner.place(
-        tuple(stack([getattr(p, name) for p in single]) for name in ("demos", "state", "keys"))
-    )
+    data, state, keys = runner.place([(p.demos, p.state, p.keys) for p in single])
     histories: list[list[pd.DataFrame]] = [[] for _ in runs]
     chunks = [
         range(begin, min(begin + config.eval_every, total_iterations))
@@ -243,7 +276,7 @@ def _together(
             one = jax.tree.map(lambda part, i=i: part[i], metrics)
             episodes = EvalResult(evaluated.returns[i], evaluated.lengths[i])
             rows.append(history_rows(one, iterations, runner.steps_per_iteration, episodes, seconds))
-    same_episodes = runner.place(stack([Keys.of(0)] * len(runs)))
+    same_episodes = runner.place([Keys.of(0)] * len(runs))
     last = runner.evaluate(state.policy, data.scaler, same_episodes, 0, n_episodes)
     learned = jax.tree.map(np.asarray, (state.policy, data.scaler, state.disc))
     results = {}

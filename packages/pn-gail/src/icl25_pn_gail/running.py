@@ -22,7 +22,7 @@ from icl25_pn_gail.training import DemoSet, Metrics, Trainer, TrainState
 if TYPE_CHECKING:
     from icl25_pn_gail.envs import JaxEnv
 
-__all__ = ["GymnasiumRunner", "JaxRunner", "Keys", "history_rows", "stack"]
+__all__ = ["GymnasiumRunner", "JaxRunner", "Keys", "computing_devices", "default_device", "history_rows", "stack"]
 
 EVALUATION = 2**31 - 1  # folded into the key of a run for evaluations
 MOST_PROGRAMS = 16  # that are kept for learners of the same kind
@@ -64,13 +64,25 @@ def stack(parts: list[Any]) -> Any:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *parts)
 
 
+def default_device() -> Any:
+    """Return what ``jax.default_device`` was set to in this thread; None where it was not."""
+    return getattr(jax.config, "jax_default_device", None)
+
+
+def computing_devices() -> list[Any]:
+    """Return the devices of the kind that jax computes on by default, as ``jax.default_device`` says."""
+    chosen = default_device()
+    return jax.local_devices(backend=getattr(chosen, "platform", chosen))
+
+
 class JaxRunner:
     """Training in a pure-jax environment; with ``n_runs`` several runs at once, spread over the devices.
 
     Args:
         env: The environment.
         trainer: The functions of training.
-        n_runs: Number of runs that are stacked along the first axis of all arrays; None for one that is not.
+        n_runs: Number of runs that are stacked along the first axis of all arrays (see ``place``); None for one that
+            is not.
     """
 
     def __init__(self, env: JaxEnv, trainer: Trainer, n_runs: int | None = None) -> None:
@@ -80,9 +92,19 @@ class JaxRunner:
         programs = _jax_programs(env, _Recipe.of(trainer), n_runs)  # ty: ignore[invalid-argument-type]
         self._advance, self._evaluate, self._mesh = programs
 
-    def place(self, tree: Any) -> Any:
-        """Lay stacked arrays over the devices."""
-        return tree if self._mesh is None else jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec("runs")))
+    def place(self, parts: list[Any]) -> Any:
+        """Stack what belongs to the runs, and lay it over the devices.
+
+        Args:
+            parts: A pytree for each run.
+
+        Returns:
+            One pytree; where the runs cannot be divided evenly, the last one is repeated at the end.
+        """
+        if self._mesh is None:
+            return stack(parts)
+        tree = stack(parts + parts[-1:] * (-len(parts) % self._mesh.size))
+        return jax.device_put(tree, NamedSharding(self._mesh, PartitionSpec("runs")))
 
     def advance(self, state: TrainState, demos: DemoSet, keys: Keys, iterations: range) -> tuple[TrainState, Metrics]:
         """Do some iterations.
@@ -140,10 +162,6 @@ class GymnasiumRunner:
         self.steps_per_iteration = self._shape.n_steps * self._shape.n_envs
         self._update = _update_program(_Recipe.of(trainer))
         self._envs: dict[int, Any] = {}
-
-    def place(self, tree: Any) -> Any:
-        """There is one device."""
-        return tree
 
     def advance(self, state: TrainState, demos: DemoSet, keys: Keys, iterations: range) -> tuple[TrainState, Metrics]:
         """Do some iterations; as ``JaxRunner.advance``."""
@@ -231,9 +249,9 @@ def _jax_programs(env: JaxEnv, recipe: _Recipe, n_runs: int | None) -> _Programs
         evaluate = lambda policy, scaler, key, n, deterministic: jax.vmap(  # noqa: E731
             lambda *one: trainer.evaluate(env, *one, n, deterministic)
         )(policy, scaler, key)
-        n_devices = max(d for d in range(1, len(jax.local_devices()) + 1) if n_runs % d == 0)
-        if n_devices > 1:
-            mesh = Mesh(np.array(jax.local_devices()[:n_devices]), ("runs",))
+        devices = computing_devices()[:n_runs]
+        if len(devices) > 1:
+            mesh = Mesh(np.array(devices), ("runs",))
             runs, everywhere = PartitionSpec("runs"), PartitionSpec()
             advance = jax.shard_map(
                 advance, mesh=mesh, in_specs=(runs, runs, runs, everywhere), out_specs=runs, check_vma=False

@@ -103,12 +103,14 @@ def trpo_step(
     cg_iterations: int = 10,
     backtracks: int = 10,
     accept_ratio: float | Float[Array, ""] = 0.1,
+    kl_slack: float | Float[Array, ""] = 1.5,
     fisher_every: int = 1,
 ) -> TRPOStep:
     """Take the largest step in the direction of the natural gradient within a trust region that improves the policy.
 
     The direction solves (F + damping) x = -gradient; its length is such that the quadratic model of the divergence is
-    ``max_kl``; then it is halved until the improvement is more than ``accept_ratio`` of what the gradient promised.
+    ``max_kl``; then it is halved until the improvement is more than ``accept_ratio`` of what the gradient promised and
+    the divergence itself is within the region.
 
     Args:
         apply: The policy: parameters and observations to distributions.
@@ -121,6 +123,8 @@ def trpo_step(
         cg_iterations: Iterations of conjugate gradients.
         backtracks: Number of step sizes to try.
         accept_ratio: Least ratio, shape (), of the improvement to the expected one.
+        kl_slack: Most divergence of an accepted step as a multiple of ``max_kl``, shape (); infinity for none, as in
+            the authors' code.
         fisher_every: Use every so-many-th row for F.
 
     Returns:
@@ -159,7 +163,7 @@ def trpo_step(
         size = jnp.asarray(0.5, flat.dtype) ** k
         value, kl = loss(flat + size * full_step)
         improvement = surrogate - value
-        accepted = (improvement > accept_ratio * size * promised) & (improvement > 0)
+        accepted = (improvement > accept_ratio * size * promised) & (improvement > 0) & (kl <= kl_slack * max_kl)
         return k + 1, accepted, size, value, kl
 
     zero = jnp.zeros((), flat.dtype)
