@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 
+import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,8 +15,11 @@ import pandas as pd
 import pytest
 from flax import serialization
 
+from icl25_pn_gail.behaviour_cloning import BC
 from icl25_pn_gail.checkpoints import Checkpoint, identify
 from icl25_pn_gail.envs import TwoGoals
+from icl25_pn_gail.imitation import PNGAIL
+from icl25_pn_gail.recording import make_demonstrations
 
 TRAIN = """
 import json, sys
@@ -99,6 +103,29 @@ def test_a_resumed_training_is_one_without_a_break(make_learner, tmp_path):
     again = make_learner().learn(3, progress_bar=False, checkpoint=tmp_path, resume=True)
     assert_same(again, whole)
     np.testing.assert_array_equal(again.predict([0.0, -1.0])[0], whole.predict([0.0, -1.0])[0])
+
+
+def test_a_checkpoint_is_replaced_only_by_who_wrote_it(make_learner, tmp_path):
+    first = make_learner().learn(1, progress_bar=False, checkpoint=tmp_path)
+    kept = (tmp_path / "checkpoint.msgpack").read_bytes()
+    for seed in (0, 1):
+        with pytest.raises(FileExistsError, match=r"checkpoint\.msgpack exists; go on from it with resume=True"):
+            make_learner(seed=seed).learn(2, progress_bar=False, checkpoint=tmp_path)
+    assert (tmp_path / "checkpoint.msgpack").read_bytes() == kept
+    first.learn(2, progress_bar=False, checkpoint=tmp_path)
+    resumed = make_learner().learn(2, progress_bar=False, checkpoint=tmp_path, resume=True)
+    resumed.learn(3, progress_bar=False, checkpoint=tmp_path)
+    assert_same(resumed, make_learner().learn(3, progress_bar=False))
+    assert_same(make_learner().learn(3, progress_bar=False, checkpoint=tmp_path, resume=True), resumed)
+
+
+def test_arguments_of_an_environment_and_of_cloning_decide_a_training(mixture):
+    def pendulum(**options):
+        return PNGAIL(gymnasium.make("Pendulum-v1", **options), make_demonstrations("Pendulum-v1", "expert:1:1.0"))
+
+    assert pendulum(g=9.0)._identity() == pendulum(g=9.0)._identity() != pendulum(g=8.0)._identity()
+    near, far = (BC(TwoGoals(goal_a=goal), mixture)._identity() for goal in ((1.0, 0.6), (0.0, 0.0)))
+    assert near == BC(TwoGoals(), mixture)._identity() != far
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from icl25_pn_gail.checkpoints import identify
 from icl25_pn_gail.config import TrainConfig
-from icl25_pn_gail.envs import env_name
 from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.networks import Policy
 from icl25_pn_gail.preparation import fill_confidence, observation_scaler
@@ -195,7 +194,7 @@ class BC(Learner):
         self._freeze()
 
     def _identity(self) -> str:
-        return identify(self.method, self.config, self.seed, env_name(self.env), self._settings, self._data)
+        return identify(self.method, self.config, self.seed, self._env_identity(), self._settings, self._data)
 
     def _freeze(self) -> None:
         self.policy = self._frozen_policy(self._state.policy, self._scaler)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import is_dataclass
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import jax
 import numpy as np
@@ -21,9 +21,6 @@ from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.preparation import Spaces, make_trainer
 from icl25_pn_gail.running import GymnasiumRunner, JaxRunner, Keys
 from icl25_shared import atomic_path, read_json, track
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["Learner"]
 
@@ -51,6 +48,7 @@ class Learner:
     policy: ImitationPolicy
     confidence: Float[np.ndarray, " n"]
     _state: Any = None
+    _kept_at: Path | None = None
 
     def __init__(
         self,
@@ -88,7 +86,8 @@ class Learner:
             total_iterations: Iterations to have done at the end, with those of earlier calls.
             callback: Called with the learner after each evaluation; training stops where it returns False.
             progress_bar: Show progress on standard error.
-            checkpoint: Folder in which to keep the state after each evaluation.
+            checkpoint: Folder in which to keep the state after each evaluation. One that is there already is replaced
+                only by the learner that wrote it, or that went on from it.
             resume: Go on from the state in that folder, if there is one; the result is that of a run without a break.
 
         Returns:
@@ -97,6 +96,7 @@ class Learner:
         Raises:
             ValueError: If the number of iterations is not positive, the checkpoint is of another training, or the
                 learner was loaded.
+            FileExistsError: If the folder holds a checkpoint and ``resume`` is false.
         """
         if total_iterations < 1:
             raise ValueError(f"total_iterations must be >= 1, found {total_iterations}")
@@ -106,6 +106,10 @@ class Learner:
         if kept is not None and resume and (found := kept.read(self._state)) is not None:
             self._state, self.history = found
             self._freeze()
+        elif kept is not None and kept.path != self._kept_at and kept.path.exists():
+            raise FileExistsError(f"{kept.path} exists; go on from it with resume=True, or remove it")
+        if kept is not None:
+            self._kept_at = kept.path
         every = self.config.eval_every
         begins = [len(self.history), *range((len(self.history) // every + 1) * every, total_iterations, every)]
         chunks = [range(a, min((a // every + 1) * every, total_iterations)) for a in begins if a < total_iterations]
@@ -236,7 +240,7 @@ class Learner:
 
     def _env_identity(self) -> str:
         """Say which environment this is, with its settings where they are known."""
-        return repr(self.env) if is_dataclass(self.env) else env_name(self.env)
+        return repr(self.env) if is_dataclass(self.env) else getattr(self.env, "settings", env_name(self.env))
 
     def _freeze(self) -> None:
         """Make the policy of the present state."""

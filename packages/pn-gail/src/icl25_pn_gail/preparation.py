@@ -165,8 +165,8 @@ def fill_confidence(
     Args:
         demos: The demonstrations.
         method: The method.
-        classifier: ``bsc``, ``sc``, ``supervised``, a classifier that is not fitted, or None for what the method does
-            by default.
+        classifier: ``bsc``, ``sc``, ``supervised``, a classifier (a copy of it is fitted), or None for what the method
+            does by default.
         seed: Seed of the classifier, where it is named.
 
     Returns:
@@ -176,6 +176,8 @@ def fill_confidence(
     Raises:
         ValueError: If the method needs a confidence and there is none, or the classifier is unknown.
     """
+    from sklearn.base import clone
+
     from icl25_pn_gail.classifier import ConfidenceClassifier
 
     if isinstance(classifier, str) and classifier not in CLASSIFIERS:
@@ -192,7 +194,7 @@ def fill_confidence(
         return np.where(missing, 1.0, given), None
     if isinstance(chosen, str):
         chosen = ConfidenceClassifier(method=chosen, random_state=seed)
-    chosen = chosen.fit(demos.inputs(), given)
+    chosen = clone(chosen, safe=False).fit(demos.inputs(), given)
     return chosen.fill(demos.inputs(), given), chosen
 
 

@@ -35,6 +35,7 @@ class GymnasiumSource:
         obs_space: Space of the observations of one environment.
         act_space: Space of its actions.
         max_episode_steps: Steps after which episodes are cut; None where no limit is known.
+        settings: Its specification with all arguments, as JSON where there is one; else its name.
 
     Raises:
         TypeError: If ``env`` is nothing of the kind.
@@ -60,6 +61,8 @@ class GymnasiumSource:
             spaces = seen.observation_space, seen.action_space
             if seen is not self._example:
                 seen.close()
+            spec = seen.spec
+        self.settings = _spec_text(spec) or self.name
         self.obs_space, self.act_space = checked_spaces(*spaces, self.name)
 
     def single(self, **options: Any) -> gymnasium.Env:
@@ -209,3 +212,11 @@ def told_in_one_line(name: str, *, known_by_name: bool = False) -> Generator[Non
 
 def _line(error: Exception) -> str:
     return " ".join(str(error).split())
+
+
+def _spec_text(spec: Any) -> str | None:
+    """A specification in words that are the same in every process; None where it has none."""
+    try:
+        return None if spec is None else spec.to_json()
+    except (TypeError, ValueError):  # made of functions or objects
+        return None
