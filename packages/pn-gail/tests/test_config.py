@@ -15,13 +15,14 @@ OFFICIAL = {
 }  # fmt: skip
 
 
-def test_defaults_are_those_of_the_authors_but_for_four(unchecked):
+def test_defaults_are_those_of_the_authors_but_for_five(unchecked):
     ours, theirs = TrainConfig(), TrainConfig.official()
     for name, value in OFFICIAL.items():
         assert getattr(ours, name) == getattr(theirs, name) == value, name
     assert (ours.ppo_clip, ours.ppo_epochs, ours.ppo_lr, ours.min_log_std) == (0.2, 10, 3e-4, -3)
     differing = {f.name for f in dataclasses.fields(ours) if getattr(ours, f.name) != getattr(theirs, f.name)}
-    assert differing == {"clip_actions", "bootstrap_on_truncation", "normalize_obs", "min_log_std"}
+    assert differing == {"clip_actions", "bootstrap_on_truncation", "normalize_obs", "min_log_std", "kl_slack"}
+    assert (ours.kl_slack, theirs.kl_slack) == (1.5, None)
     assert [ours.clip_actions, ours.bootstrap_on_truncation, ours.normalize_obs] == [True] * 3
     assert TrainConfig.official(clip_actions=True, hidden=[5]) == dataclasses.replace(
         theirs, clip_actions=True, hidden=(5,)
@@ -37,6 +38,7 @@ def test_defaults_are_those_of_the_authors_but_for_four(unchecked):
         ({"n_envs": -1}, "n_envs must be > 0, found -1"),
         ({"n_steps": 0}, "n_steps must be > 0"),
         ({"max_kl": 0.0}, "max_kl must be > 0"),
+        ({"kl_slack": 0.0}, "kl_slack must be > 0"),
         ({"disc_lr": float("nan")}, "disc_lr must be finite, found nan"),
         ({"value_lr": float("inf")}, "value_lr must be finite, found inf"),
         ({"log_std_init": float("-inf")}, "log_std_init must be finite"),

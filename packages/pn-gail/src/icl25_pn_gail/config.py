@@ -15,8 +15,8 @@ UNKNOWN_HORIZON = 1000  # steps of a roll-out where the environment has no time 
 class TrainConfig:
     """Settings of the learner and of the discriminator; the defaults are those of the authors' code.
 
-    Four of them differ from that code, which does as if they were false: ``clip_actions``,
-    ``bootstrap_on_truncation``, ``normalize_obs``; and ``min_log_std``, which is without bound there.
+    Five of them differ from that code, which does as if they were false: ``clip_actions``,
+    ``bootstrap_on_truncation``, ``normalize_obs``; and ``min_log_std`` and ``kl_slack``, which are without bound there.
 
     Attributes:
         hidden: Widths of the hidden layers of policy, value and discriminator.
@@ -27,6 +27,7 @@ class TrainConfig:
         gamma: Discount.
         gae_lambda: Weight of later steps in the advantages. Default: 0.97 for TRPO, 0.95 for PPO.
         max_kl: Trust region of TRPO, in nats.
+        kl_slack: Most divergence of a step of TRPO, as a multiple of ``max_kl``; None for no bound.
         damping: Added to the Fisher information by TRPO.
         cg_iterations: Iterations of conjugate gradients in TRPO.
         fisher_every: TRPO uses every so-many-th row for the Fisher information.
@@ -63,6 +64,7 @@ class TrainConfig:
     gamma: float = 0.995
     gae_lambda: float | None = None
     max_kl: float = 0.01
+    kl_slack: float | None = 1.5
     damping: float = 0.1
     cg_iterations: int = 10
     fisher_every: int = 1
@@ -94,9 +96,9 @@ class TrainConfig:
         """Refuse settings that cannot work."""
         object.__setattr__(self, "hidden", tuple(self.hidden))
         positive = {
-            "steps_per_iteration", "n_steps", "n_envs", "max_kl", "cg_iterations", "fisher_every", "value_lr",
-            "value_minibatches", "disc_lr", "disc_steps", "ppo_lr", "ppo_clip", "ppo_epochs", "ppo_minibatch",
-            "wgail_every", "eval_every", "eval_episodes",
+            "steps_per_iteration", "n_steps", "n_envs", "max_kl", "kl_slack", "cg_iterations", "fisher_every",
+            "value_lr", "value_minibatches", "disc_lr", "disc_steps", "ppo_lr", "ppo_clip", "ppo_epochs",
+            "ppo_minibatch", "wgail_every", "eval_every", "eval_episodes",
         }  # fmt: skip
         for field in fields(self):
             value = getattr(self, field.name)
@@ -131,6 +133,7 @@ class TrainConfig:
             "bootstrap_on_truncation": False,
             "normalize_obs": False,
             "min_log_std": -20.0,
+            "kl_slack": None,
         }
         return cls(**(same | changes))
 

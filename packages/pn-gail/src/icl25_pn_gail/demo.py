@@ -119,7 +119,7 @@ def run_demo(flags: Demo) -> Output:
     # For a small task: small networks, short batches, larger steps.
     config = TrainConfig(
         hidden=(32, 32), steps_per_iteration=1200, n_envs=40, gamma=0.97, gae_lambda=0.97, max_kl=0.03,
-        log_std_init=-0.5, value_lr=1e-3, value_minibatches=10, disc_steps=2, eval_every=50, eval_episodes=20,
+        log_std_init=-0.5, value_lr=1e-3, value_minibatches=10, disc_steps=4, eval_every=50, eval_episodes=20,
     )  # fmt: skip
     seeds = range(flags.seed, flags.seed + flags.n_seeds)
     env, outcomes = TwoGoals(), defaultdict(list)

@@ -267,6 +267,7 @@ class Trainer:
             done = trpo_step(
                 self.policy, state.policy, obs, actions, advantages, max_kl=config.max_kl, damping=config.damping,
                 cg_iterations=config.cg_iterations, fisher_every=config.fisher_every,
+                kl_slack=jnp.inf if config.kl_slack is None else config.kl_slack,
             )  # fmt: skip
             policy, opt_state, step_size = done.params, (), done.step_size
         if not self.policy.discrete:
