@@ -223,17 +223,29 @@ def _side_by_side(
 ) -> Iterator[FinishedRun]:
     """Train in threads, which compiled programs leave free to run; where one fails, all stop."""
     stopped, device = threading.Event(), default_device()
+    errors: list[BaseException] = []
 
-    def one(run: tuple[ParsedMethod, int]) -> FinishedRun:
-        with jax.default_device(device):  # what the caller chose is not known to other threads
-            return train(*run, lambda _: not stopped.is_set())
+    def one(run: tuple[ParsedMethod, int]) -> FinishedRun | None:
+        if stopped.is_set():
+            return None
+        try:
+            with jax.default_device(device):  # what the caller chose is not known to other threads
+                finished = train(*run, lambda _: not stopped.is_set())
+        except BaseException as error:
+            errors.append(error)
+            stopped.set()
+            return None
+        return None if stopped.is_set() else finished
 
     if n_threads == 1 or len(runs) == 1:
-        yield from map(one, runs)
+        yield from (train(*run, lambda _: True) for run in runs)
         return
     with ThreadPoolExecutor(n_threads) as pool:
         try:
-            yield from pool.map(one, runs)
+            for finished in pool.map(one, runs):
+                if finished is None:
+                    raise errors[0]
+                yield finished
         finally:
             stopped.set()
 
