@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
@@ -19,6 +19,7 @@ from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.networks import Policy
 from icl25_pn_gail.preparation import fill_confidence, observation_scaler
 from icl25_pn_gail.rollout import Scaler
+from icl25_pn_gail.running import MOST_PROGRAMS
 
 if TYPE_CHECKING:
     from icl25_pn_gail.classifier import ConfidenceClassifier
@@ -100,6 +101,11 @@ def clone_epochs(
     return jax.lax.scan(epoch, state, epochs)
 
 
+@lru_cache(maxsize=MOST_PROGRAMS)
+def _cloning_program(policy: Policy, lr: float, batch_size: int, min_log_std: float) -> Any:
+    return jax.jit(partial(clone_epochs, policy, optax.adam(lr), batch_size, min_log_std))
+
+
 class BC(Learner):
     """Behaviour cloning of demonstrations.
 
@@ -171,7 +177,7 @@ class BC(Learner):
         policy = self.trainer.policy
         params = policy.init(self._keys.init, self.spaces.obs_dim, self.config.hidden, self.config.log_std_init)
         self._state = CloneState(params, optimizer.init(params))
-        self._epochs = jax.jit(partial(clone_epochs, policy, optimizer, batch_size, self.config.min_log_std))
+        self._epochs = _cloning_program(policy, lr, batch_size, self.config.min_log_std)
         self._settings = (lr, batch_size)
         self._freeze()
 

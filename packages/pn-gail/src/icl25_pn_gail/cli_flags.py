@@ -132,7 +132,7 @@ class TrainingFlags(DemoFlags, EnvFlags):
     async_envs: bool = False
     """Run each Gymnasium environment in a process of its own, which pays for slow simulators."""
     official: bool = False
-    """Compute as the authors' code: raw actions and observations, time limits as ends."""
+    """Compute as the authors' code: raw actions and observations, time limits as ends, steps of any divergence."""
 
     def check_training(self) -> None:
         """Refuse what needs no slow import to be seen."""

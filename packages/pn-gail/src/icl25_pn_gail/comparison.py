@@ -105,9 +105,10 @@ def compare(
 ) -> pd.DataFrame:
     """Train methods on the same demonstrations from the same seeds, and evaluate them on the same episodes.
 
-    In a pure-jax environment all adversarial runs are one program, mapped over methods and seeds; where jax sees
-    several devices, they are spread over these. A run is the same as alone, up to rounding; on a CPU it is so to the
-    last bit, whatever else is compared.
+    In a pure-jax environment runs are side by side. On a CPU they are threads, one for each core, that share one
+    compiled program: a run is to the last bit what it is alone. On a GPU, or where jax sees several devices, all
+    adversarial runs are one program, mapped over methods and seeds and spread over the devices: a run is what it is
+    alone up to rounding.
 
     Args:
         env: The environment, as for ``PNGAIL``.
@@ -222,6 +223,9 @@ def _side_by_side(
     train: Callable[..., FinishedRun], runs: list[tuple[ParsedMethod, int]], n_threads: int
 ) -> Iterator[FinishedRun]:
     """Train in threads, which compiled programs leave free to run; where one fails, all stop."""
+    if n_threads == 1 or len(runs) == 1:
+        yield from (train(*run, lambda _: True) for run in runs)
+        return
     stopped, device = threading.Event(), default_device()
     errors: list[BaseException] = []
 
@@ -237,9 +241,6 @@ def _side_by_side(
             return None
         return None if stopped.is_set() else finished
 
-    if n_threads == 1 or len(runs) == 1:
-        yield from (train(*run, lambda _: True) for run in runs)
-        return
     with ThreadPoolExecutor(n_threads) as pool:
         try:
             for finished in pool.map(one, runs):

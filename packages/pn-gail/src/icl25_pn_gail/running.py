@@ -89,7 +89,8 @@ class JaxRunner:
         self.env, self.trainer = env, trainer
         shape = rollout_shape(trainer.config, env.max_episode_steps)
         self.steps_per_iteration = shape.n_steps * shape.n_envs
-        programs = _jax_programs(env, _Recipe.of(trainer), n_runs)  # ty: ignore[invalid-argument-type]
+        devices = () if n_runs is None else tuple(computing_devices()[:n_runs])
+        programs = _jax_programs(env, _Recipe.of(trainer), devices)  # ty: ignore[invalid-argument-type]
         self._advance, self._evaluate, self._mesh = programs
 
     def place(self, parts: list[Any]) -> Any:
@@ -238,18 +239,17 @@ class _Programs(NamedTuple):
 
 
 @lru_cache(maxsize=MOST_PROGRAMS)
-def _jax_programs(env: JaxEnv, recipe: _Recipe, n_runs: int | None) -> _Programs:
+def _jax_programs(env: JaxEnv, recipe: _Recipe, devices: tuple[Any, ...]) -> _Programs:
     trainer = recipe.trainer
     n_steps, n_envs, _ = rollout_shape(trainer.config, env.max_episode_steps)
     advance: Any = partial(trainer.iterate, env, n_steps=n_steps, n_envs=n_envs)
     evaluate: Any = partial(trainer.evaluate, env)
     mesh = None
-    if n_runs is not None:
+    if devices:
         advance = jax.vmap(advance, in_axes=(0, 0, 0, None))
         evaluate = lambda policy, scaler, key, n, deterministic: jax.vmap(  # noqa: E731
             lambda *one: trainer.evaluate(env, *one, n, deterministic)
         )(policy, scaler, key)
-        devices = computing_devices()[:n_runs]
         if len(devices) > 1:
             mesh = Mesh(np.array(devices), ("runs",))
             runs, everywhere = PartitionSpec("runs"), PartitionSpec()
