@@ -117,6 +117,10 @@ def test_duplicates_and_constant_columns():
     rest = np.vstack([obs[:10], np.tile(obs[10], (20, 1))])
     for labels in (None, [0] * 30):
         assert one(check(Demonstrations(rest, np.zeros((30, 1)), episode=labels)), "duplicates").level == "ok"
+    # Two ways to the same rest: where they come to it they are alike, and no more.
+    ways = np.vstack([rest, rng.standard_normal((10, 3)), rest[10:]])
+    labels = [0] * 30 + [1] * 30
+    assert one(check(Demonstrations(ways, np.zeros((60, 1)), episode=labels)), "duplicates").level == "ok"
     obs[70:76], acts[70:76] = rng.standard_normal((6, 3)), rng.standard_normal((6, 1))
     again = one(check(Demonstrations(obs, (acts[:, 0] > 0).astype(int))), "duplicates")
     assert (again.level, again.numbers["duplicates"]) == ("ok", 1)

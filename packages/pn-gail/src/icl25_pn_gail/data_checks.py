@@ -307,7 +307,8 @@ def _duplicates(demos: Demonstrations) -> Finding:
     numbers: dict[str, Any] = {"duplicates": int(again.sum()), "share": float(again.mean())}
     codes = demos.episode_codes
     if demos.episode is not None:
-        copied = np.bincount(codes, weights=codes[first] != codes) > 0.5 * np.bincount(codes)
+        once = np.unique(codes * len(demos) + kinds, return_index=True)[1]  # each kind of row of an episode
+        copied = np.bincount(codes[once], weights=(codes[first] != codes)[once]) > 0.5 * np.bincount(codes[once])
         numbers["episodes"] = int(copied.sum())
         if copied.any() and not demos.discrete:
             name = demos.episode_names[int(copied.argmax())]
