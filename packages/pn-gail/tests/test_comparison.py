@@ -68,8 +68,13 @@ def test_where_one_run_fails_the_others_stop(compared, monkeypatch):
     begun, failed, seen = threading.Event(), threading.Event(), []
 
     class Failing:
+        history, policy = pd.DataFrame(), None
+
         def __init__(self, env, demos, *, seed, **options):
             self.seed = seed
+
+        def evaluate(self, n_episodes):
+            return EvalResult(np.zeros(n_episodes), np.ones(n_episodes))
 
         def learn(self, total_iterations, callback, progress_bar):
             if self.seed == 0:
@@ -92,6 +97,22 @@ def test_where_one_run_fails_the_others_stop(compared, monkeypatch):
         compared(["gail"], (1, 0, 2, 3, 4), on_run=told.append)
     assert told == []  # half a training is none
     assert seen == ["stopped"]  # and what had not begun, never did
+
+
+def test_threads_compute_where_the_caller_does(compared, monkeypatch):
+    found = []
+
+    def diverge(*given, **options):
+        found.append(jax.config.jax_default_device)
+        raise FloatingPointError("training diverged")
+
+    monkeypatch.setattr(comparison, "LEARNERS", {"gail": diverge})
+    monkeypatch.setattr(comparison, "n_cores", lambda: 2)
+    for device in (jax.local_devices()[0], None):
+        with jax.default_device(device), pytest.raises(FloatingPointError):
+            compared(["gail"], range(2))
+        assert found.pop() is device
+        found.clear()
 
 
 def test_what_cannot_be_compared_is_refused(compared):

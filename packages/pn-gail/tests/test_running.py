@@ -76,6 +76,8 @@ def test_several_policies_are_evaluated_as_one_by_one(make_learner):
         alone = one._runner.evaluate(one._state.policy, one._demos.scaler, one._keys, 3, 4)
         np.testing.assert_allclose(found.returns[i], alone.returns, rtol=1e-4)
         np.testing.assert_array_equal(found.lengths[i], alone.lengths)
+        later = one._runner.evaluate(one._state.policy, one._demos.scaler, one._keys, 4, 4)
+        assert not np.isin(later.returns, alone.returns).any()  # each evaluation has episodes of its own
     assert not np.isin(*found.returns).any()
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from icl25_pn_gail import losses
+from icl25_pn_gail import losses, training
 from icl25_pn_gail.config import TrainConfig
 from icl25_pn_gail.envs import TwoGoals
 from icl25_pn_gail.networks import Layer, Policy, mlp
@@ -282,3 +282,21 @@ def test_learners_of_a_kind_share_one_program(make_learner, tiny):
     learner.learn(3, progress_bar=False)
     make_learner("ic-gail", seed=2).learn(1, progress_bar=False)
     assert programs._cache_size() == compiled
+
+
+@pytest.mark.parametrize(("slack", "most"), [(0.1, 0.001), (1.5, 0.015), (None, np.inf)])
+def test_steps_keep_to_the_region_that_the_settings_give(slack, most, monkeypatch):
+    asked = {}
+    real = training.trpo_step
+
+    def step(*given, **options):
+        asked.update(options)
+        return real(*given, **options)
+
+    monkeypatch.setattr(training, "trpo_step", step)
+    trainer = Trainer(Policy(1), ActionMap(clip=False), 2, "trpo", TrainConfig(hidden=(2,), kl_slack=slack))
+    obs, actions = jax.random.normal(jax.random.key(0), (50, 2)), jax.random.normal(jax.random.key(1), (50, 1))
+    state = trainer.init(jax.random.key(2), 1)
+    *_, learned = trainer._improve(state, jax.random.key(3), obs, actions, actions[:, 0])
+    assert asked["kl_slack"] * asked["max_kl"] == pytest.approx(most)
+    assert 0 < learned["kl"] <= most
