@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from icl25_pn_gail import experiments, reproduce
+from icl25_pn_gail import comparison, experiments, reproduce
 from icl25_pn_gail.cli import Demo, Reproduce
 from icl25_pn_gail.demo import GAIL, IWIL, PN, Outcome, demo_claims, traces_of
 from icl25_pn_gail.envs import TwoGoals
-from icl25_pn_gail.experiments import PARTS, Budget, Setting
+from icl25_pn_gail.experiments import PARTS, Budget, Setting, run_setting
 from icl25_shared import InputError
 
 TINY = Budget(iterations=2, episodes=2, steps=200, hidden=4)
@@ -109,6 +109,52 @@ def test_settings_make_the_demonstrations_that_they_say():
     noise = (demos.confidence - full.confidence)[demos.labelled & (full.confidence == 0.1)]
     assert 0.05 < noise.std() < 0.12
     np.testing.assert_array_equal(demos.obs, full.obs)
+
+
+def test_runs_of_equal_recipes_are_done_once(monkeypatch):
+    full, few, noisy = Setting("", ()), Setting("", (), labelled=0.2), Setting("", (), noise=0.2)
+    same = [
+        (
+            full.recipe("pn-gail"),
+            few.recipe("pn-gail+oracle"),
+            noisy.recipe("pn-gail+oracle"),
+            full.recipe("pn-gail+sc"),
+        ),
+        (few.recipe("pn-gail"), few.recipe("pn-gail+bsc")),
+        (few.recipe("2iwil"), few.recipe("2iwil+sc")),
+        (few.recipe("2iwil+bsc"),),
+        (noisy.recipe("pn-gail"),),
+        (full.recipe("gail"),),
+        (full.recipe("bc"),),
+        (Setting("", (), bad=5).recipe("pn-gail"),),
+    ]
+    assert [len(set(group)) for group in same] == [1] * len(same)
+    assert len({recipe for group in same for recipe in group}) == len(same)
+
+    asked = []
+    real = comparison.compare
+
+    def compare(env, demos, methods, *given, **options):
+        asked.append((methods, demos.n_labelled))
+        return real(env, demos, methods, *given, **options)
+
+    monkeypatch.setattr(comparison, "compare", compare)
+    known = {}
+    first = run_setting(Setting("", ("pn-gail", "bc"), good=1, bad=1), [3, 4], TINY, known)
+    again = run_setting(Setting("", ("gail", "pn-gail+oracle"), good=1, bad=1, labelled=0.5), [3, 4], TINY, known)
+    assert asked == [(["pn-gail", "bc"], 400), (["gail"], 200)]
+    assert again.results["method"].tolist() == ["gail", "gail", "pn-gail+oracle", "pn-gail+oracle"]
+    assert again.results["seed"].tolist() == [3, 4, 3, 4]
+    assert again.results["mean_return"].tolist()[2:] == first.results["mean_return"].tolist()[:2]
+    assert [history["method"].iloc[0] for history in again.histories] == again.results["method"].tolist()
+    # They are what they would have been.
+    alone = run_setting(Setting("", ("pn-gail+oracle",), good=1, bad=1, labelled=0.5), [3, 4], TINY)
+    assert alone.results["mean_return"].tolist() == again.results["mean_return"].tolist()[2:]
+
+
+def test_settings_say_what_they_are():
+    assert Setting("", (), labelled=0.05).heading == "5 good and 50 bad episodes, 5 % of rows rated"
+    assert Setting("", (), bad=5, noise=0.2).heading == "5 good and 5 bad episodes, all rows rated with noise of 0.2"
 
 
 def test_reproduce_writes_results_for_every_method(tmp_path, monkeypatch):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -13,10 +13,46 @@ if TYPE_CHECKING:
     from icl25_pn_gail.config import TrainConfig
     from icl25_pn_gail.demonstrations import Demonstrations
 
-__all__ = ["ENV", "PARTS", "Budget", "Setting", "pendulum_config", "run_setting"]
+__all__ = ["ENV", "PARTS", "Budget", "Recipe", "Runs", "Setting", "pendulum_config", "run_setting"]
 
 ENV = "Pendulum-v1"
 GRID = tuple(f"{method}+{classifier}" for method in ("pn-gail", "2iwil") for classifier in ("bsc", "sc", "supervised"))
+
+
+class Recipe(NamedTuple):
+    """All that decides the runs of a method beside seeds and budget: those of equal recipes are the same runs.
+
+    Attributes:
+        method: Key of the method.
+        classifier: What fills in missing confidences; None where none is missing or needed.
+        good: Episodes of the expert.
+        bad: Episodes of spinning.
+        labelled: Share of rows with a confidence.
+        noise: Standard deviation of the noise of confidences.
+    """
+
+    method: str
+    classifier: str | None
+    good: int
+    bad: int
+    labelled: float
+    noise: float
+
+
+class Runs(NamedTuple):
+    """Finished runs.
+
+    Attributes:
+        results: A row for each run, as ``comparison.compare`` gives it.
+        histories: A table for each run that has evaluations, with columns method and seed.
+    """
+
+    results: pd.DataFrame
+    histories: list[pd.DataFrame]
+
+    def named(self, method: str) -> Runs:
+        """The same with another name of the method."""
+        return Runs(self.results.assign(method=method), [part.assign(method=method) for part in self.histories])
 
 
 @dataclass(frozen=True)
@@ -24,7 +60,7 @@ class Setting:
     """Demonstrations and what is trained on them.
 
     Attributes:
-        title: What differs, for tables.
+        title: What differs from other settings.
         methods: Names of methods.
         good: Episodes of the expert, of confidence 1.
         bad: Episodes of spinning, of confidence 0.1.
@@ -38,6 +74,13 @@ class Setting:
     bad: int = 50
     labelled: float = 1.0
     noise: float = 0.0
+
+    @property
+    def heading(self) -> str:
+        """All about it, for tables and pictures."""
+        share = "all" if self.labelled == 1 else f"{100 * self.labelled:g} % of"
+        noise = f" with noise of {self.noise:g}" if self.noise else ""
+        return f"{self.good} good and {self.bad} bad episodes, {share} rows rated{noise}"
 
     def demonstrations(self, seed: int = 0) -> tuple[Demonstrations, Demonstrations]:
         """Make the demonstrations.
@@ -58,6 +101,25 @@ class Setting:
         if self.labelled < 1:
             demos = demos.mask_labels(self.labelled, seed)
         return demos, full
+
+    def recipe(self, name: str) -> Recipe:
+        """Say what decides the runs of a method.
+
+        Args:
+            name: A name as ``comparison.compare`` takes it.
+
+        Returns:
+            The recipe.
+        """
+        from icl25_pn_gail.comparison import ORACLE, parse_method
+        from icl25_pn_gail.methods import METHODS
+
+        _, method, classifier = parse_method(name)
+        if classifier == ORACLE:
+            return Recipe(method, None, self.good, self.bad, 1.0, 0.0)
+        if classifier is None and method in METHODS:
+            classifier = METHODS[method].classifier
+        return Recipe(method, classifier if self.labelled < 1 else None, self.good, self.bad, self.labelled, self.noise)
 
 
 @dataclass(frozen=True)
@@ -111,43 +173,40 @@ def pendulum_config(budget: Budget) -> TrainConfig:
 
 
 def run_setting(
-    setting: Setting,
-    seeds: Sequence[int],
-    budget: Budget,
-    on_run: Callable[[FinishedRun], None] | None = None,
-    done: Mapping[str, pd.DataFrame] | None = None,
-) -> pd.DataFrame:
+    setting: Setting, seeds: Sequence[int], budget: Budget, known: dict[Recipe, Runs] | None = None
+) -> Runs:
     """Train all methods of a setting from all seeds.
 
     Args:
         setting: The setting.
         seeds: Seeds of the runs; the demonstrations are the same for all.
         budget: How much is spent.
-        on_run: Called with each finished run.
-        done: Results of methods that need not be run again, by name.
+        known: Runs of other settings with these seeds and this budget, which are not done again; gets the new ones.
 
     Returns:
-        A row for each run, as ``comparison.compare`` gives it.
+        The runs, in the order of the methods.
     """
     from icl25_pn_gail.comparison import compare
 
-    done = done or {}
+    known = {} if known is None else known
     demos, full = setting.demonstrations()
-    left = tuple(name for name in setting.methods if name not in done)
-    found = [done[name] for name in setting.methods if name in done]
+    left = [name for name in setting.methods if setting.recipe(name) not in known]
     if left:
-        found.append(
-            compare(
-                ENV,
-                demos,
-                left,
-                seeds,
-                total_iterations=budget.iterations,
-                config=pendulum_config(budget),
-                n_episodes=budget.episodes,
-                oracle=full,
-                on_run=on_run,
-            )
+        finished: list[FinishedRun] = []
+        results = compare(
+            ENV,
+            demos,
+            left,
+            seeds,
+            total_iterations=budget.iterations,
+            config=pendulum_config(budget),
+            n_episodes=budget.episodes,
+            oracle=full,
+            on_run=finished.append,
         )
-    order = {name: i for i, name in enumerate(setting.methods)}
-    return pd.concat(found).sort_values(["method", "seed"], key=lambda c: c.map(order) if c.name == "method" else c)
+        for name in left:
+            histories = [run.history.assign(method=name, seed=run.seed) for run in finished if run.method == name]
+            known[setting.recipe(name)] = Runs(results[results["method"] == name], histories)
+    parts = [known[setting.recipe(name)].named(name) for name in setting.methods]
+    results = pd.concat([part.results for part in parts], ignore_index=True)
+    return Runs(results, [history for part in parts for history in part.histories])

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from rich.table import Table
 
-from icl25_pn_gail.experiments import ENV, PARTS, Budget, Setting, run_setting
+from icl25_pn_gail.experiments import ENV, PARTS, Budget, Recipe, Runs, Setting, run_setting
 from icl25_shared import Claim, Estimate, InputError, Output, Rule, RunFolder, atomic_path, claims_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from icl25_pn_gail.cli import Reproduce
-    from icl25_pn_gail.comparison import FinishedRun
 
 __all__ = ["median_estimate", "part_claims", "run_reproduce"]
 
@@ -182,21 +180,17 @@ def run_reproduce(flags: Reproduce, budget: Budget | None = None) -> Output:
     claims: list[Claim] = []
     view: list[Any] = []
     results: list[pd.DataFrame] = []
+    known: dict[Recipe, Runs] = {}
     with RunFolder.create(flags.out, program="icl25-pn-gail", verb="reproduce", config=flags, force=flags.force) as run:
         for part in parts:
             found: Found = {}
-            histories: list[pd.DataFrame] = []
-
-            def keep(one: FinishedRun, histories: list[pd.DataFrame] = histories) -> None:
-                histories.append(one.history.assign(method=one.method, seed=one.seed))
-
             for setting in PARTS[part]:
                 with run.timed(f"{part}: {setting.title}"):
-                    found[setting.title] = run_setting(setting, seeds, budget, keep)
-                view.append(return_table(setting, found[setting.title]))
-                results.append(found[setting.title].assign(part=part, setting=setting.title))
-                run.save_figure(return_figure(found[setting.title], histories, setting), f"{_slug(part, setting)}.png")
-                histories.clear()
+                    runs = run_setting(setting, seeds, budget, known)
+                found[setting.title] = runs.results
+                view.append(return_table(setting, runs.results))
+                results.append(runs.results.assign(part=part, setting=setting.title))
+                run.save_figure(return_figure(runs, setting), f"{_slug(part, setting)}.png")
             claims += part_claims(part, found)
         table = pd.concat(results, ignore_index=True)
         with atomic_path(run.path("returns.csv"), force=flags.force) as path:
@@ -225,10 +219,7 @@ def return_table(setting: Setting, results: pd.DataFrame) -> Table:
     from icl25_pn_gail.comparison import summarize
 
     table = Table("method", "median return", "mean", "worst", "best", "failed")
-    table.title, table.title_justify = (
-        f"{ENV}, {setting.good} good and {setting.bad} bad episodes, {setting.title}",
-        "left",
-    )
+    table.title, table.title_justify = f"{ENV}, {setting.heading}", "left"
     for name, row in summarize(results, FAILED).iterrows():
         table.add_row(
             str(name),
@@ -242,39 +233,48 @@ def return_table(setting: Setting, results: pd.DataFrame) -> Table:
     return table
 
 
-def return_figure(results: pd.DataFrame, histories: Sequence[pd.DataFrame], setting: Setting) -> Figure:
+def return_figure(runs: Runs, setting: Setting) -> Figure:
     """Returns over the training and at its end.
 
     Args:
-        results: What ``compare`` returned.
-        histories: History of each run, with columns method and seed.
+        runs: All runs of the setting.
         setting: The setting.
 
     Returns:
         The figure.
     """
-    from icl25_pn_gail.plotting import COLOURS, INK, make_figure, title_axes
+    from icl25_pn_gail.plotting import INK, line_looks, make_figure, title_axes
 
     figure, (curves, ends) = make_figure(9.6, 3.6, ncols=2)
-    colours = {name: COLOURS[i % len(COLOURS)] for i, name in enumerate(setting.methods)}
+    looks = line_looks(setting.methods)
     for i, name in enumerate(setting.methods):
-        shown = [h.loc[h["method"] == name, ["iteration", "eval_return"]].dropna() for h in histories]
+        shown = [h.loc[h["method"] == name, ["iteration", "eval_return"]].dropna() for h in runs.histories]
         shown = [part.set_index("iteration")["eval_return"] for part in shown if len(part)]
+        color = looks[name].color
         if shown:
             together = pd.concat(shown, axis=1)
-            curves.plot(together.index, together.median(axis=1), color=colours[name], lw=1.8, label=name)
+            curves.plot(together.index, together.median(axis=1), lw=1.8, **looks[name]._asdict())
             curves.fill_between(
-                together.index, together.min(axis=1), together.max(axis=1), color=colours[name], alpha=0.12, lw=0
+                together.index, together.min(axis=1), together.max(axis=1), color=color, alpha=0.1, lw=0
             )
-        values = results.loc[results["method"] == name, "mean_return"].to_numpy(float)
-        ends.plot(values, np.full(len(values), i), "o", color=colours[name], alpha=0.7, ms=6, mew=0)
+            ends.plot(
+                [-0.13, -0.02],
+                [i, i],
+                lw=1.8,
+                transform=ends.get_yaxis_transform(),
+                clip_on=False,
+                **looks[name]._asdict(),
+            )
+        values = runs.results.loc[runs.results["method"] == name, "mean_return"].to_numpy(float)
+        ends.plot(values, np.full(len(values), i), "o", color=color, alpha=0.7, ms=6, mew=0)
         ends.plot(np.median(values), i, "|", color=INK, ms=16, mew=2)
     curves.set(xlabel="iteration", ylabel="return")
     title_axes(curves, "Median over seeds; shade: worst to best")
     ends.set_yticks(range(len(setting.methods)), setting.methods)
+    ends.tick_params(axis="y", length=0, pad=36)
     ends.set(xlabel="mean return of 50 episodes", ylim=(len(setting.methods) - 0.5, -0.5))
     title_axes(ends, "Each seed, and their median")
-    figure.suptitle(f"{setting.good} good and {setting.bad} bad episodes, {setting.title}", x=0.01, ha="left")
+    figure.suptitle(setting.heading, x=0.01, ha="left")
     return figure
 
 
