@@ -100,7 +100,8 @@ def test_a_resumed_training_is_one_without_a_break(make_learner, tmp_path):
     resumed = make_learner().learn(4, progress_bar=False, checkpoint=tmp_path, resume=True)
     assert_same(resumed, whole)
     # What is complete stays as it is; what is another training is refused.
-    again = make_learner().learn(3, progress_bar=False, checkpoint=tmp_path, resume=True)
+    with pytest.warns(UserWarning, match="4 of 3 iterations are done: nothing is left to do"):
+        again = make_learner().learn(3, progress_bar=False, checkpoint=tmp_path, resume=True)
     assert_same(again, whole)
     np.testing.assert_array_equal(again.predict([0.0, -1.0])[0], whole.predict([0.0, -1.0])[0])
 

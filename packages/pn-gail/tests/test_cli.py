@@ -236,7 +236,7 @@ def test_the_report_says_what_was_believed_and_how_good_it_is(case):
     learner = PNGAIL.load(case.run, TwoGoals())
     result = learner.evaluate(5)
     low, high = result.interval
-    assert f"**{result.mean:.1f}**, 95 % interval [{low:.1f}, {high:.1f}]" in report
+    assert f"**{result.mean:.1f}**, 95 % interval {low:.1f} to {high:.1f}" in report
     assert report.startswith("# PN-GAIL in TwoGoals\n")
     assert "`demos.npz`: 180 rows, 6 episodes, 2 observations, 2 actions. Of the rows 90 have a confidence" in report
     assert "missing confidences | filled in by bsc" in report

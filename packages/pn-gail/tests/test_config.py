@@ -34,6 +34,8 @@ def test_defaults_are_those_of_the_authors_but_for_five(unchecked):
     [
         ({"hidden": ()}, r"hidden must be widths of layers >= 1, found \(\)"),
         ({"hidden": (8, 0)}, r"found \(8, 0\)"),
+        ({"hidden": 32}, r"hidden must be widths of layers such as \(100, 100\), found 32"),
+        ({"max_episode_steps": 0}, "max_episode_steps must be > 0, found 0"),
         ({"steps_per_iteration": 0}, "steps_per_iteration must be > 0, found 0"),
         ({"n_envs": -1}, "n_envs must be > 0, found -1"),
         ({"n_steps": 0}, "n_steps must be > 0"),

@@ -95,6 +95,32 @@ def test_labels(labels, codes):
     assert report.ok is ("labels" not in codes)
 
 
+def test_numbers_beside_which_all_others_are_one():
+    rng = np.random.default_rng(0)
+    obs, acts = rng.standard_normal((100, 3)), rng.standard_normal((100, 1))
+    obs[:, 2] = 0
+    obs[:3, 2] = 500  # a contact now and then
+    obs[7, 1] = 1e5  # far, and told apart from the others still
+    assert "outliers" not in {found.code for found in check(Demonstrations(obs, acts)).findings}
+    obs[[7, 9], 1] = 1e30, -1e20
+    found = one(check(Demonstrations(obs, acts)), "outliers")
+    assert (found.level, found.numbers) == ("error", {"row": 7, "column": 1, "rows": 2})
+    assert "observation 1 is 1e+30 in row 7" in found.message
+
+
+def test_rows_in_no_order_are_pointed_out():
+    rng = np.random.default_rng(0)
+    episode = np.repeat(np.arange(8), 40)
+    obs = np.concatenate([np.cumsum(rng.standard_normal((40, 2)), axis=0) for _ in range(8)])
+    acts = rng.standard_normal((320, 1))
+    assert one(check(Demonstrations(obs, acts, episode=episode)), "episode-cuts").level == "ok"
+    rows = rng.permutation(320)
+    found = one(check(Demonstrations(obs[rows], acts[rows], episode=episode[rows])), "episode-cuts")
+    assert found.level == "warning"
+    assert "rows must stand in the order of time" in found.message
+    assert found.numbers["step"] > 0.7 * found.numbers["apart"] > 0
+
+
 def test_duplicates_and_constant_columns():
     rng = np.random.default_rng(0)
     obs = rng.standard_normal((100, 3))

@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icl25_pn_gail.evaluation import EvalResult, bootstrap_interval, interquartile_mean
+from icl25_pn_gail.evaluation import EvalResult, bootstrap_interval, interquartile_mean, interval_text
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_bootstrap_interval_of_few_samples_is_that_of_all_resamples():
     assert bootstrap_interval(samples, np.max, level=0.9) == (3.0, 9.0)
     assert bootstrap_interval(samples, np.max, level=0.98) == (1.0, 9.0)
     assert bootstrap_interval(samples, np.max, level=0.2) == (9.0, 9.0)
-    assert bootstrap_interval(np.array([4.0])) == (4.0, 4.0)
+    assert np.isnan(bootstrap_interval(np.array([4.0]))).all()  # one sample tells nothing of its spread
 
 
 def test_episodes_are_summed_up():
@@ -62,4 +62,5 @@ def test_episodes_are_summed_up():
     assert str(found) == f"mean return -26.5 [{low:.1f}, {high:.1f}] over 4 episodes"
     one = EvalResult(np.array([-2.0]), np.array([7]))
     assert np.isnan(one.std)
-    assert str(one) == "mean return -2.0 [-2.0, -2.0] over 1 episode"
+    assert str(one) == "return -2.0 of 1 episode"
+    assert (interval_text(*one.interval), interval_text(-2.04, 1)) == ("-", "-2.0 to 1.0")

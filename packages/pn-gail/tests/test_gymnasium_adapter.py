@@ -10,7 +10,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers import ClipAction, FlattenObservation, TimeLimit
 
-from icl25_pn_gail.envs import GymnasiumAdapter, GymnasiumSource
+from icl25_pn_gail.envs import GymnasiumAdapter, GymnasiumSource, make_env
 
 
 class Counter(gymnasium.Env):
@@ -256,3 +256,50 @@ def test_an_environment_of_mujoco_is_taken():
     obs, _ = alone.reset(seed=int(np.random.SeedSequence(0).generate_state(2)[1]))
     np.testing.assert_allclose(first[1], obs, rtol=1e-6)
     np.testing.assert_allclose(steps[0][1].obs[1], alone.step(np.float32(steps[0][0][1]))[0], rtol=1e-5)
+
+
+class Broken(Counter):
+    """Fails as it is told to."""
+
+    def __init__(self, how):
+        self.how = how
+
+    def reset(self, *, seed=None, options=None):
+        obs, info = super().reset(seed=seed)
+        if self.how == "reset":
+            raise RuntimeError("no power")
+        return np.array([np.nan]) if self.how == "nan-reset" else obs, info
+
+    def step(self, action):
+        obs, reward, terminated, truncated, info = super().step(action)
+        if self.how == "step":
+            raise RuntimeError("motor fault")
+        if self.how == "old":
+            return obs, reward, terminated, info
+        obs = np.array([np.inf]) if self.how == "inf" else obs
+        return obs, np.nan if self.how == "reward" else reward, terminated, truncated, info
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("reset", r"Broken failed in reset\(\): RuntimeError: no power"),
+        ("nan-reset", r"Broken gave nan as observation 0 in reset\(\)"),
+        ("step", r"Broken failed in step\(\): RuntimeError: motor fault"),
+        ("old", r"Broken failed in step\(\): ValueError: not enough values"),
+        ("inf", r"Broken gave inf as observation 0 in step\(\)"),
+        ("reward", r"Broken gave a reward of nan in step\(\)"),
+    ],
+)
+def test_an_environment_that_fails_is_named(how, message):
+    with GymnasiumAdapter.make(lambda: Broken(how), 2) as envs, pytest.raises(ValueError, match=message):
+        play(envs, 3)
+
+
+def test_a_function_that_makes_no_environment_is_named():
+    def robot():
+        raise OSError("no robot connected")
+
+    for make in (GymnasiumSource, make_env):
+        with pytest.raises(ValueError, match=r"robot\(\) failed to make an environment: OSError: no robot connected"):
+            make(robot)

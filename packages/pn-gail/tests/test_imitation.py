@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from icl25_pn_gail import GAIL, ICGAIL, IWIL, PNGAIL, TrainConfig
+from icl25_pn_gail import BC, GAIL, ICGAIL, IWIL, PNGAIL, TrainConfig
 from icl25_pn_gail.classifier import ConfidenceClassifier
 from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import CartPoleJax, PendulumJax, TwoGoals
+from icl25_shared import progress
 
 
 def history(learner):
@@ -87,16 +88,17 @@ def test_a_callback_sees_each_evaluation_and_may_stop(make_learner, capsys, monk
         seen.append((len(learner.history), learner.history["eval_return"].iloc[-1]))
         return False if len(seen) == 3 else None
 
-    def track(items, label):
-        tracked.append((len(items), label))
-        return items
+    class Progress(progress):
+        def __init__(self, *given):
+            super().__init__(*given)
+            tracked.append(self)
 
-    monkeypatch.setattr("icl25_pn_gail.learners.track", track)
+    monkeypatch.setattr("icl25_pn_gail.learners.progress", Progress)
     learner = make_learner().learn(10, callback=callback, progress_bar=True)
     assert [n for n, _ in seen] == [1, 2, 3] == learner.history["iteration"].tolist()
     assert [value for _, value in seen] == learner.history["eval_return"].tolist()
     make_learner().learn(1, progress_bar=False)
-    assert tracked == [(10, "training")]
+    assert [(bar.description, bar.total, bar.completed) for bar in tracked] == [("iterations", 10, 3)]
     assert capsys.readouterr() == ("", "")
 
 
@@ -341,3 +343,24 @@ def test_ends_of_gymnasium_are_no_cuts(make_line, line_demos):
         same = PNGAIL(make_line(wall=0.2), left, learner="ppo", config=replace(LINE, reward="airl"))
         same.history = learner.history
         same._look_for_trouble()  # which is no trouble with a reward of both signs
+
+
+def test_episodes_without_a_time_limit_are_cut_as_the_longest_that_was_shown(make_line, line_demos):
+    def endless():
+        return make_line(1)().unwrapped
+
+    longest = "cut after 10 steps, as many as the longest demonstrated one has; max_episode_steps=N"
+    with pytest.warns(UserWarning, match=longest):
+        learner = PNGAIL(endless, line_demos, config=replace(LINE, n_steps=None, n_envs=2))
+    assert learner.config.max_episode_steps == 10
+    assert learner._runner.steps_per_iteration == 5000  # 250 episodes of 10 steps each, two at once
+    assert learner.evaluate(3).lengths.tolist() == [10] * 3
+    with pytest.warns(UserWarning, match="cut after 1,000 steps; max_episode_steps=N"):
+        alone = PNGAIL(endless, replace(line_demos, episode=None), config=LINE)
+    assert alone.config.max_episode_steps == 1000
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        given = PNGAIL(endless, line_demos, config=replace(LINE, max_episode_steps=7))
+        limited = BC(make_line(), line_demos, config=LINE)
+    assert given.evaluate(1).lengths.tolist() == [7]
+    assert limited.config.max_episode_steps is None

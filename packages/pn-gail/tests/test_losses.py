@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icl25_pn_gail import losses
+from icl25_pn_gail.advantages import gae
 from icl25_pn_gail.losses import (
     bsc_risk,
     gail_loss,
@@ -24,6 +26,8 @@ from icl25_pn_gail.losses import (
     weights,
     wgail_weights,
 )
+from icl25_pn_gail.optima import optimal_discriminator, optimal_generator
+from icl25_pn_gail.trpo import trpo_step
 
 FAKE, DEMO, R = np.array([0.5, -0.5]), np.array([1.0, -1.0]), np.array([0.9, 0.2])
 pytestmark = pytest.mark.usefixtures("x64")
@@ -73,8 +77,11 @@ class TestDiscriminator:
     def test_order_of_the_demonstrations_does_not_matter(self):
         fake, demo = draws(3, 4, 12)
         r, order = sigmoid(draws(4, 12)[0]), np.random.default_rng(5).permutation(12)
-        for loss in (pn_loss, iwil_loss):
+        for loss in (pn_loss, iwil_loss, lambda fake, g, r: gail_loss(fake, g)):
             assert float(loss(fake, demo, r)) == pytest.approx(float(loss(fake, demo[order], r[order])), abs=1e-14)
+        known, unknown = order[:8], order[8:]
+        found = [icgail_loss(fake, demo[k], demo[u], r[k]) for k, u in ((known, unknown), (known[::-1], unknown[::-1]))]
+        assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-14)
 
     def test_gradients_are_the_residuals_of_the_discriminator(self):
         fake, demo = draws(6, 5, 8)
@@ -289,9 +296,44 @@ class TestSemiConfRisk:
         np.testing.assert_allclose(slopes[1], arrays[f"{name}_dgu"][:, 0], atol=1e-12)
 
 
+def test_columns_and_lists_are_vectors(unchecked):
+    fake, demo, other = draws(8, 4, 6, 5)
+    r = sigmoid(draws(9, 6)[0])
+    calls = [
+        (gail_loss, fake, demo),
+        (pn_loss, fake, demo, r),
+        (iwil_loss, fake, demo, r),
+        (icgail_loss, fake, demo, other, r),
+        (supervised_risk, demo, r),
+        (bsc_risk, demo, r, other),
+        (sc_risk, demo, r, other),
+    ]
+    for loss, *vectors in calls:
+        expected = float(loss(*vectors))
+        for other_form in ([v[:, None] for v in vectors], [*(v[:, None] for v in vectors[:-1]), vectors[-1]]):
+            assert float(loss(*other_form)) == expected, loss
+        assert float(loss(*map(list, vectors))) == pytest.approx(expected, rel=1e-6)
+
+
+def test_what_belongs_to_the_losses_is_with_them():
+    assert losses.gae is gae
+    assert losses.trpo_step is trpo_step
+    assert (losses.optimal_discriminator, losses.optimal_generator) == (optimal_discriminator, optimal_generator)
+    for name, same in (("2iwil", "iwil"), ("pn-gail", "pn")):
+        np.testing.assert_array_equal(weights(name, R), weights(same, R))
+
+
+def test_semi_confidence_takes_the_share_of_unlabelled_rows_by_default():
+    labelled, unlabelled = draws(10, 3, 9)
+    r = np.array([0.9, 0.7, 0.8])
+    assert float(sc_risk(labelled, r, unlabelled)) == float(sc_risk(labelled, r, unlabelled, 0.75))
+
+
 def test_shapes_that_do_not_fit():
     for call in (
         lambda: pn_loss(FAKE, DEMO, np.ones(3)),
+        lambda: pn_loss(FAKE, DEMO, np.ones(1)),
+        lambda: pn_loss(FAKE, np.ones((2, 2)), np.ones((2, 2))),
         lambda: bsc_risk(DEMO, np.ones(3), FAKE),
         lambda: sc_risk(DEMO, np.ones(3), FAKE, 0.5),
     ):

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -75,3 +77,15 @@ def test_an_update_improves_the_policy_in_whole_minibatches():
     assert not np.allclose(ravel_pytree(other.params)[0], ravel_pytree(done.params)[0])
     same = update(jax.random.key(4), jnp.zeros(50))[0]
     np.testing.assert_array_equal(ravel_pytree(same.params)[0], ravel_pytree(params)[0])
+
+
+def test_nothing_changes_where_nothing_is_to_be_learned():
+    policy, adam = Policy(1), optax.adam(0.1)
+    params = policy.init(jax.random.key(0), 2, (4,))
+    obs, actions = jnp.ones((8, 2)), jnp.zeros((8, 1))
+    update = partial(ppo_update, policy, optimizer=adam, key=jax.random.key(1), obs=obs, actions=actions, epochs=2)
+    moved = update(params, adam.init(params), advantages=jnp.arange(8.0))
+    still = update(moved.params, moved.opt_state, advantages=jnp.zeros(8))  # with momentum
+    assert float(jnp.abs(ravel_pytree(moved.params)[0] - ravel_pytree(params)[0]).max()) > 0
+    jax.tree.map(np.testing.assert_array_equal, (still.params, still.opt_state), (moved.params, moved.opt_state))
+    assert still.kl == 0

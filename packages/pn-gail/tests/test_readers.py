@@ -230,6 +230,10 @@ def test_whole_numbers_are_ids_unless_said_otherwise(tmp_path, discrete, expecte
             r"confidence has 3 values outside \[0, 1\], first 3 in row 2.*confidence_range",
         ),
         ({"confidence": ["good", *R[1:]]}, "column 'confidence', row 0: expected a number, found 'good'"),
+        (
+            {"confidence": [None, "", 0.5, None, "good", 1]},
+            "column 'confidence', row 4: expected a number, found 'good'",
+        ),
         ({"episode": ["x", None, "y", "y", "y", "y"]}, "episode has 1 missing labels, first in row 1"),
         ({"obs_3": R}, "obs 'obs_0' to 'obs_3' lack number 2"),
         ({"state_0": R}, "it is not clear which holds obs: 'obs_0' or 'state_0'; say which with obs_cols"),

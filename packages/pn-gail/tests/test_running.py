@@ -91,8 +91,10 @@ def test_all_randomness_is_from_one_seed():
     stacked = stack(keys)
     np.testing.assert_array_equal(stacked.seed, [0, 0, 1, 2**32 - 1])
     np.testing.assert_array_equal(jax.random.key_data(stacked.init)[3], jax.random.key_data(keys[3].init))
-    for seed in (-1, 2**32):
-        with pytest.raises(ValueError, match=f"seed must be from 0 to 2.32 - 1, found {seed}"):
+    large = [Keys.of(seed) for seed in (2**32, 2**32 + 1, 2**63 - 1)]
+    assert len({*map(int, (k.seed for k in (*keys, *large)))}) == 6
+    for seed in (-1, 2**63):
+        with pytest.raises(ValueError, match=f"seed must be from 0 to 2.63 - 1, found {seed}"):
             Keys.of(seed)
 
 

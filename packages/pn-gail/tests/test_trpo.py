@@ -85,8 +85,9 @@ def test_a_step_is_that_of_the_reference(reference, x64):
     np.testing.assert_allclose(found, expected, atol=1e-7, rtol=0)
 
 
-def test_steps_keep_to_the_trust_region_and_improve():
-    policy, *_ = case(discrete=True)
+@pytest.mark.parametrize("discrete", [True, False])
+def test_steps_keep_to_the_trust_region_and_improve(discrete):
+    policy, *_ = case(discrete=discrete)
 
     @jax.jit
     def step(params, obs, actions, advantages):
@@ -96,7 +97,7 @@ def test_steps_keep_to_the_trust_region_and_improve():
         return done, old.kl(new), -jnp.mean(advantages * ratio)
 
     for seed in range(10):
-        _, params, obs, actions, advantages = case(discrete=True, seed=seed)
+        _, params, obs, actions, advantages = case(discrete=discrete, seed=seed)
         done, kl, after = step(params, obs, actions, advantages)
         before = -float(np.mean(advantages))
         assert done.surrogate_before == pytest.approx(before, abs=1e-5)

@@ -155,7 +155,8 @@ class BC(Learner):
             raise ValueError(f"weights must be none or confidence, found {weights!r}")
         if not lr > 0 or batch_size < 1:
             raise ValueError(f"lr must be > 0 and batch_size >= 1, found {lr} and {batch_size}")
-        super().__init__(env, learner=learner, config=config, seed=seed, backend=backend)
+        longest = None if demos.episode is None else int(np.bincount(demos.episode_codes).max())
+        super().__init__(env, learner=learner, config=config, seed=seed, backend=backend, longest=longest)
         self.spaces.check(demos)
         self.demos, self.weights = demos, weights
         self.classifier = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -292,10 +293,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0 done, 1 failed, 2 wrong input, 130 interrupted.
     """
+    given = sys.argv[1:] if argv is None else argv
     return run_cli(
         "icl25-pn-gail",
         "Learn a policy from demonstrations of mixed quality, a few of them rated, that is better than the average "
         "demonstrator (PN-GAIL, ICLR 2025).",
         VERBS,
-        argv,
+        [part for argument in given for part in _named(argument)],
     )
+
+
+def _named(argument: str) -> list[str]:
+    """Take the demonstrations with the name of their argument, too: ``--demos FILE`` for ``FILE``."""
+    name, equals, file = argument.partition("=")
+    return [argument] if name != "--demos" else [file] * bool(equals)

@@ -38,7 +38,7 @@ class DemoFlags(CommonFlags):
     """Which demonstrations, and how to read them."""
 
     demos: tyro.conf.Positional[Path]
-    """Demonstrations: .npz, .csv, .parquet, the folder of a Minari dataset, or minari:ID."""
+    """Demonstrations: .npz, .csv, .parquet, the folder of a Minari dataset, or minari:ID. Also as --demos FILE."""
     obs_cols: Annotated[str | None, value("NAMES")] = None
     """Observations: names with commas between, or what numbered names begin with. Default: the usual, as obs_0."""
     act_cols: Annotated[str | None, value("NAMES")] = None
@@ -107,12 +107,16 @@ class TrainingFlags(DemoFlags, EnvFlags):
     """Steps of the environment in an iteration, rounded up to whole episodes."""
     n_envs: Annotated[int | None, value("N")] = None
     """Environments side by side. Default: as many as make the steps of an iteration with one episode each."""
+    max_episode_steps: Annotated[int | None, value("N")] = None
+    """Where an environment has no time limit: steps after which episodes are cut. Default: the longest demonstrated."""
     gamma: Annotated[float, number("X")] = 0.995
     """Discount."""
     gae_lambda: Annotated[float | None, value("X")] = None
     """Weight of later steps in the advantages. Default: 0.97 for trpo, 0.95 for ppo."""
     max_kl: Annotated[float, number("X")] = 0.01
     """Trust region of trpo, in nats; larger is faster and less safe."""
+    fisher_every: Annotated[int, number()] = 1
+    """trpo uses every so-many-th row for the Fisher information; 4 halves the time of an iteration."""
     disc_lr: Annotated[float, number("X")] = 1e-3
     """Learning rate of the discriminator."""
     disc_steps: Annotated[int, number()] = 1

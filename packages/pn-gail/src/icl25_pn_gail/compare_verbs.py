@@ -9,6 +9,7 @@ import pandas as pd
 from icl25_pn_gail.cli_flags import check_methods
 from icl25_pn_gail.comparison import FinishedRun, compare, summarize
 from icl25_pn_gail.envs import env_name, make_env
+from icl25_pn_gail.evaluation import interval_text
 from icl25_pn_gail.input_verbs import check_before_training, given_env, naming_flags, read_demos
 from icl25_pn_gail.output_verbs import computing_on, make_table, open_results
 from icl25_pn_gail.plotting import plot_learning_curves
@@ -96,7 +97,7 @@ def _table(title: str, summary: pd.DataFrame) -> Any:
             str(method),
             f"{row['runs']:.0f}",
             f"{row['median']:.1f}",
-            f"{row['median_low']:.1f} to {row['median_high']:.1f}",
+            interval_text(row["median_low"], row["median_high"]),
             *(f"{row[name]:.1f}" for name in ("mean", "iqm", "worst", "best")),
             *([f"{100 * row['failed']:.0f} %"] if failed else []),
         )

@@ -24,6 +24,8 @@ class TrainConfig:
         n_steps: Steps of each environment in an iteration. Default: whole episodes. Every iteration starts new ones, so
             with fewer steps their later part is never seen.
         n_envs: Environments side by side. Default: as many as make ``steps_per_iteration`` with one episode each.
+        max_episode_steps: Steps after which episodes are cut in an environment without a time limit that is known.
+            Default: as many as the longest demonstrated episode has, or 1,000 where none are told apart.
         gamma: Discount.
         gae_lambda: Weight of later steps in the advantages. Default: 0.97 for TRPO, 0.95 for PPO.
         max_kl: Trust region of TRPO, in nats.
@@ -61,6 +63,7 @@ class TrainConfig:
     steps_per_iteration: int = 5000
     n_steps: int | None = None
     n_envs: int | None = None
+    max_episode_steps: int | None = None
     gamma: float = 0.995
     gae_lambda: float | None = None
     max_kl: float = 0.01
@@ -94,11 +97,14 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         """Refuse settings that cannot work."""
-        object.__setattr__(self, "hidden", tuple(self.hidden))
+        try:
+            object.__setattr__(self, "hidden", tuple(self.hidden))
+        except TypeError:
+            raise ValueError(f"hidden must be widths of layers such as (100, 100), found {self.hidden!r}") from None
         positive = {
-            "steps_per_iteration", "n_steps", "n_envs", "max_kl", "kl_slack", "cg_iterations", "fisher_every",
-            "value_lr", "value_minibatches", "disc_lr", "disc_steps", "ppo_lr", "ppo_clip", "ppo_epochs",
-            "ppo_minibatch", "wgail_every", "eval_every", "eval_episodes",
+            "steps_per_iteration", "n_steps", "n_envs", "max_episode_steps", "max_kl", "kl_slack",
+            "cg_iterations", "fisher_every", "value_lr", "value_minibatches", "disc_lr", "disc_steps", "ppo_lr",
+            "ppo_clip", "ppo_epochs", "ppo_minibatch", "wgail_every", "eval_every", "eval_episodes",
         }  # fmt: skip
         for field in fields(self):
             value = getattr(self, field.name)
@@ -163,7 +169,7 @@ def rollout_shape(config: TrainConfig, max_episode_steps: int | None, available:
     Returns:
         Steps and environments.
     """
-    horizon = max_episode_steps or UNKNOWN_HORIZON
+    horizon = max_episode_steps or config.max_episode_steps or UNKNOWN_HORIZON
     n_envs = config.n_envs or available or math.ceil(config.steps_per_iteration / (config.n_steps or horizon))
     episodes = math.ceil(config.steps_per_iteration / (horizon * n_envs))
     return RolloutShape(config.n_steps or horizon * episodes, n_envs, horizon)

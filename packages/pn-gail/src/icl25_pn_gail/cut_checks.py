@@ -14,8 +14,12 @@ from icl25_pn_gail.findings import Finding
 
 __all__ = ["Steps", "check_cuts"]
 
+FEWEST_STEPS = 20
+"""Steps from which on their typical length is compared with that between any two rows."""
 LARGEST_SHIFT = 3
 """Rows by which a cut may be off and still be recognised as that."""
+SHUFFLED = 0.7
+"""From this share of the distance between any two rows of an episode on, rows do not follow each other."""
 FEWEST_CUTS, MOST, LONGER = 4, 0.6, 3.0
 """Where sizes of steps alone tell: of so many cuts, this share has a step at one place, so much longer than around."""
 
@@ -32,6 +36,7 @@ class Steps:
         unknown: Steps of which that is not known, shape (n - 1,). Default: none.
         sizes: Lengths of steps, shape (n - 1,), where these alone tell jumps, so that others need not follow. Default:
             steps that are no jumps are known to follow.
+        apart: Median length from a row to another of its episode drawn at random, where ``sizes`` are given.
     """
 
     source: str
@@ -40,6 +45,7 @@ class Steps:
     jumps: Bool[np.ndarray, " m"]
     unknown: Bool[np.ndarray, " m"] = field(default_factory=lambda: np.zeros(0, bool))
     sizes: Float[np.ndarray, " m"] | None = None
+    apart: float | None = None
 
 
 def check_cuts(demos: Demonstrations, steps: Steps) -> Iterator[Finding]:
@@ -56,6 +62,17 @@ def check_cuts(demos: Demonstrations, steps: Steps) -> Iterator[Finding]:
         This package's. In the published demonstrations of the pendulum (PN-GAIL, ICLR 2025) the first row of each block
         of 200 belongs to the block before.
     """
+    if steps.apart is not None and steps.sizes is not None and (~steps.edges).sum() >= FEWEST_STEPS:
+        typical = float(np.median(steps.sizes[~steps.edges]))
+        if typical > SHUFFLED * steps.apart > 0:
+            yield Finding(
+                "warning",
+                "episode-cuts",
+                "rows do not seem to follow each other: steps are as long as from any row of an episode to any other "
+                f"({typical:.2g} against {steps.apart:.2g}); rows must stand in the order of time",
+                {"source": steps.source, "step": typical, "apart": steps.apart},
+            )
+            return
     inside = steps.jumps & ~steps.edges
     follows = steps.edges & ~steps.jumps
     if len(steps.unknown):

@@ -27,6 +27,7 @@ FEW_LABELS = 10
 HIGH_MEAN = 0.9
 HIGH_FLOOR = 0.3
 MANY_DUPLICATES = 0.01
+ABSURD = 1e6  # times the width of what 90 % of the rows have
 _KNOWN_SIZES = (
     ("Ant-v2 and Ant-v3 (or Ant-v4 with contact forces)", 111, 8),
     ("Ant-v4", 27, 8),
@@ -271,17 +272,18 @@ def check_lengths(demos: Demonstrations, limit: int | None) -> Iterator[Finding]
 
 
 def check_columns(demos: Demonstrations) -> Iterator[Finding]:
-    """Look for duplicated rows and for observations that never change.
+    """Look for absurd numbers, for duplicated rows and for observations that never change.
 
     Args:
         demos: The demonstrations.
 
     Yields:
-        Findings ``duplicates`` and ``constant-columns``.
+        Findings ``outliers``, ``duplicates`` and ``constant-columns``.
 
     Source:
         This package's.
     """
+    yield from _outliers(demos)
     yield _duplicates(demos)
     constant = np.flatnonzero(np.ptp(demos.obs, axis=0) == 0)
     if len(constant) and len(demos) > 1:
@@ -292,6 +294,23 @@ def check_columns(demos: Demonstrations) -> Iterator[Finding]:
             f"{len(constant)} of {demos.obs_dim} observations never change ({listed}): an agent in whose episodes they "
             "do is told from the demonstrations by that alone",
             {"columns": constant.tolist()},
+        )
+
+
+def _outliers(demos: Demonstrations) -> Iterator[Finding]:
+    """Look for numbers beside which all others become one, once they are standardised."""
+    low, middle, high = np.quantile(demos.obs.astype(float), [0.05, 0.5, 0.95], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.abs(demos.obs - middle) / (high - low)
+    far = np.where(high > low, far, 0)
+    row, column = np.unravel_index(int(far.argmax()), far.shape)
+    if far[row, column] > ABSURD:
+        yield Finding(
+            "error",
+            "outliers",
+            f"observation {column} is {demos.obs[row, column]:g} in row {row}, and from {low[column]:g} to "
+            f"{high[column]:g} in 90% of the rows: standardised, all of these are the same number",
+            {"row": int(row), "column": int(column), "rows": int((far > ABSURD).any(axis=1).sum())},
         )
 
 

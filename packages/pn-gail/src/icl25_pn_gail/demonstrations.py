@@ -321,19 +321,18 @@ class Demonstrations(FileFormats):
         first = np.isin(unit, drawn)
         return Split(self.select(first), self.select(~first))
 
-    def check(self, env: Any, **options: Any) -> Report:
+    def check(self, env: Any = None) -> Report:
         """Look for what would make learning fail, such as actions of another scale; see ``checking.check``.
 
         Args:
-            env: The environment, or its id.
-            **options: Passed on.
+            env: The environment, or its id. Default: only what needs none is checked.
 
         Returns:
             The findings.
         """
         from icl25_pn_gail.checking import check
 
-        return check(self, env, **options)
+        return check(self, env)
 
     def _units(self, by: str) -> Int[np.ndarray, " n"]:
         """Number of what is drawn together, for each row."""

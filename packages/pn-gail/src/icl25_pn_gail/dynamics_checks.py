@@ -137,7 +137,10 @@ def _following(demos: Demonstrations, env: Any, factor: float | None) -> Steps:
     distances = _length(moved / scale)
     usual = np.median(distances)
     spread = 1.4826 * np.median(np.abs(distances - usual))
-    return Steps("the sizes of steps", order, edges, distances > max(usual + 10 * spread, 3 * usual), sizes=distances)
+    others = np.lexsort((np.random.default_rng(0).random(len(obs)), codes))  # of the same episode
+    apart = float(np.median(_length((obs[others] - obs) / scale)))
+    limit = max(usual + 10 * spread, 3 * usual)
+    return Steps("the sizes of steps", order, edges, distances > limit, sizes=distances, apart=apart)
 
 
 def predict(env: Any, obs: Float[np.ndarray, "n d"], acts: Shaped[np.ndarray, "n *a"]) -> Float[np.ndarray, "n d"]:

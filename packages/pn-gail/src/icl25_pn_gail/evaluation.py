@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["EvalResult", "bootstrap_interval", "interquartile_mean"]
+__all__ = ["EvalResult", "bootstrap_interval", "interquartile_mean", "interval_text"]
 
 
 def interquartile_mean(samples: Float[np.ndarray, " n"]) -> float:
@@ -48,13 +49,28 @@ def bootstrap_interval(
         seed: Seed of the resamples.
 
     Returns:
-        Lower and upper end.
+        Lower and upper end; NaN for one sample, which tells nothing of its spread.
     """
     samples = np.asarray(samples, float)
+    if len(samples) == 1:
+        return float("nan"), float("nan")
     draws = np.random.default_rng(seed).choice(samples, (n_resamples, len(samples)))
     found = np.apply_along_axis(statistic, 1, draws)
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)
+
+
+def interval_text(low: float, high: float) -> str:
+    """Put an interval in words.
+
+    Args:
+        low: Its lower end.
+        high: Its upper end.
+
+    Returns:
+        Both ends, or a dash where one sample gives no interval.
+    """
+    return "-" if math.isnan(low) else f"{low:.1f} to {high:.1f}"
 
 
 @dataclass(frozen=True)
@@ -92,4 +108,6 @@ class EvalResult:
     def __str__(self) -> str:
         low, high = self.interval
         n = len(self.returns)
-        return f"mean return {self.mean:.1f} [{low:.1f}, {high:.1f}] over {n} episode{'s' if n > 1 else ''}"
+        if n == 1:
+            return f"return {self.mean:.1f} of 1 episode"
+        return f"mean return {self.mean:.1f} [{low:.1f}, {high:.1f}] over {n} episodes"

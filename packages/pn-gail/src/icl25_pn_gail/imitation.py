@@ -62,7 +62,8 @@ class AdversarialImitation(Learner):
         seed: int = 0,
         backend: Literal["auto", "jax", "gymnasium"] = "auto",
     ) -> None:
-        super().__init__(env, learner=learner, config=config, seed=seed, backend=backend)
+        longest = None if demos.episode is None else int(np.bincount(demos.episode_codes).max())
+        super().__init__(env, learner=learner, config=config, seed=seed, backend=backend, longest=longest)
         self.spaces.check(demos)
         self.demos = demos
         prepared = prepare(self.trainer, demos, self.method, classifier, seed)

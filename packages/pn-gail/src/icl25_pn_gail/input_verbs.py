@@ -21,7 +21,16 @@ if TYPE_CHECKING:
 
 LOG = get_logger(__name__)
 _RENAMED = {"confidence_col": "confidence-column", "episode_col": "episode-column", "discrete": "actions"}
-_SAME = ("obs_cols", "act_cols", "confidence_range", "normalize_actions", "disc_lr", "disc_grad_penalty", "max_kl")
+_SAME = (
+    "obs_cols",
+    "act_cols",
+    "confidence_range",
+    "normalize_actions",
+    "disc_lr",
+    "disc_grad_penalty",
+    "max_kl",
+    "max_episode_steps",
+)
 _FLAGS = {**_RENAMED, **{name: name.replace("_", "-") for name in (*_SAME, "reward", "backend")}}
 _OPTION = re.compile(rf"(?<![\w./-])({'|'.join(_FLAGS)})(?:=(\([^)]*\)|'[^']*'|\w+))?(?![\w/.-]*\w)")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")  # of Gymnasium's warnings

@@ -26,6 +26,8 @@ def check_rows(X: Any, n_features: int | None = None) -> Float[np.ndarray, "n d"
     """
     if hasattr(X, "toarray"):
         raise TypeError(f"X must be dense, found {type(X).__name__}; X.toarray() makes it so")
+    if np.iscomplexobj(X):
+        raise ValueError("X must be real; Complex data not supported")
     try:
         rows = np.asarray(X, dtype=np.float64)
     except (TypeError, ValueError) as error:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Callable
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -14,13 +16,13 @@ import pandas as pd
 from jaxtyping import Float
 
 from icl25_pn_gail.checkpoints import Checkpoint
-from icl25_pn_gail.config import TrainConfig
+from icl25_pn_gail.config import UNKNOWN_HORIZON, TrainConfig
 from icl25_pn_gail.envs import GymnasiumSource, env_name, make_env
 from icl25_pn_gail.evaluation import EvalResult
 from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.preparation import Spaces, make_trainer
 from icl25_pn_gail.running import GymnasiumRunner, JaxRunner, Keys
-from icl25_shared import atomic_path, read_json, track
+from icl25_shared import atomic_path, progress, read_json
 
 __all__ = ["Learner"]
 
@@ -37,10 +39,11 @@ class Learner:
         config: The settings.
         seed: Seed of everything: the same seed gives the same history.
         backend: ``gymnasium`` takes Gymnasium's environment also where there is one in jax.
+        longest: Steps of the longest demonstrated episode, where episodes are told apart.
 
     Attributes:
         history: A row for each iteration: losses, returns, seconds.
-        confidence: Confidence of each demonstrated row, filled in, (N,); empty after ``load``.
+        confidence: Confidence of each demonstrated row, filled in, (N,).
         policy: What was learned so far.
     """
 
@@ -58,10 +61,19 @@ class Learner:
         config: TrainConfig | None = None,
         seed: int = 0,
         backend: Backend = "auto",
+        longest: int | None = None,
     ) -> None:
         self.env = make_env(env, backend=backend)
         self.learner, self.seed = learner, seed
         self.config = TrainConfig() if config is None else config
+        if self.env.max_episode_steps is None and self.config.max_episode_steps is None:
+            self.config = replace(self.config, max_episode_steps=longest or UNKNOWN_HORIZON)
+            why = "" if longest is None else ", as many as the longest demonstrated one has"
+            warnings.warn(
+                f"{env_name(self.env)} has no time limit that is known: its episodes are cut after "
+                f"{self.config.max_episode_steps:,} steps{why}; max_episode_steps=N sets another limit",
+                stacklevel=3,
+            )
         self.spaces = Spaces.of(self.env)
         self.trainer = make_trainer(self.spaces, learner, self.config)
         self.history = pd.DataFrame()
@@ -113,13 +125,21 @@ class Learner:
         every = self.config.eval_every
         begins = [len(self.history), *range((len(self.history) // every + 1) * every, total_iterations, every)]
         chunks = [range(a, min((a // every + 1) * every, total_iterations)) for a in begins if a < total_iterations]
+        if resume and not chunks:
+            warnings.warn(
+                f"{len(self.history)} of {total_iterations} iterations are done: nothing is left to do", stacklevel=2
+            )
+        bar = progress("iterations", sum(map(len, chunks))) if progress_bar and chunks else None
         try:
-            for iterations in track(chunks, "training") if progress_bar and chunks else chunks:
-                self._advance(iterations)
-                if kept is not None:
-                    kept.write(self._state, self.history)
-                if callback is not None and callback(self) is False:
-                    break
+            with bar or contextlib.nullcontext():
+                for iterations in chunks:
+                    self._advance(iterations)
+                    if kept is not None:
+                        kept.write(self._state, self.history)
+                    if bar is not None:
+                        bar.advance(len(iterations))
+                    if callback is not None and callback(self) is False:
+                        break
         finally:
             self._runner.close()
         return self
@@ -140,7 +160,10 @@ class Learner:
 
         Raises:
             ValueError: If an observation has the wrong shape or is not finite.
+            TypeError: If ``deterministic`` is passed in the place of ``state``.
         """
+        if isinstance(state, bool):
+            raise TypeError(f"pass it by name: predict(observation, deterministic={state})")
         return self.policy.predict(observation, state, episode_start, deterministic, rng=self._rng)
 
     def evaluate(self, n_episodes: int = 20, *, deterministic: bool = True, seed: int = 0) -> EvalResult:
@@ -225,6 +248,9 @@ class Learner:
                 f"outputs, the environment has {found.spaces.obs_dim} and {found.spaces.n_outputs}"
             )
         found.policy = policy
+        confidence = Path(folder) / "confidence.parquet"
+        if confidence.exists():
+            found.confidence = pd.read_parquet(confidence)["confidence"].to_numpy(float)
         history = Path(folder) / "history.csv"
         if history.exists() and history.stat().st_size > 1:
             found.history = pd.read_csv(history)

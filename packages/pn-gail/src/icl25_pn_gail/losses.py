@@ -3,7 +3,9 @@
 The logit g of the discriminator is that of D = sigmoid(g), the probability that a row comes from the AGENT; that of the
 confidence classifier is of the row being optimal. sp is softplus: sp(-g) = -log D and sp(g) = -log(1 - D).
 
-Every function may be traced by jit, grad and vmap. Shapes that do not fit raise TypeError, as jax does.
+Every function may be traced by jit, grad and vmap. A column (n, 1) is taken for a vector (n,); shapes that do not fit
+raise TypeError, as in jax. The optima, advantages and the step of the policy that belong to these losses can be had
+from here as well.
 """
 
 from __future__ import annotations
@@ -15,16 +17,24 @@ import numpy as np
 from jax.nn import softplus
 from jaxtyping import Array, Float
 
+from icl25_pn_gail.advantages import gae
+from icl25_pn_gail.optima import optimal_discriminator, optimal_generator
+from icl25_pn_gail.trpo import trpo_step
+
 __all__ = [
     "Weights",
     "bsc_risk",
+    "gae",
     "gail_loss",
     "icgail_loss",
     "imitation_reward",
     "iwil_loss",
+    "optimal_discriminator",
+    "optimal_generator",
     "pn_loss",
     "sc_risk",
     "supervised_risk",
+    "trpo_step",
     "weighted_loss",
     "weights",
     "wgail_weights",
@@ -47,7 +57,7 @@ def weights(method: str, r: Float[Arrays, " m"], alpha: Scalar | None = None) ->
     """Weights of the demonstrated rows under a method: (1, 0), (r / alpha, 0) or (r, 1 - r).
 
     Args:
-        method: ``"gail"``, ``"iwil"`` or ``"pn"``.
+        method: ``"gail"``, ``"iwil"`` or ``"pn"``; ``"2iwil"`` and ``"pn-gail"`` are the same as the latter two.
         r: Confidence of each row, shape (m,), from 0 to 1.
         alpha: Share of optimal rows, of which ``"iwil"`` alone makes use. Default: the mean of r.
 
@@ -62,9 +72,9 @@ def weights(method: str, r: Float[Arrays, " m"], alpha: Scalar | None = None) ->
     r = jnp.asarray(r)
     if method == "gail":
         return Weights(jnp.ones_like(r), jnp.zeros_like(r))
-    if method == "iwil":
+    if method in ("iwil", "2iwil"):
         return Weights(r / (_mean(r) if alpha is None else alpha), jnp.zeros_like(r))
-    if method == "pn":
+    if method in ("pn", "pn-gail"):
         return Weights(r, 1 - r)
     raise ValueError(f"method must be 'gail', 'iwil' or 'pn', found {method!r}")
 
@@ -93,8 +103,9 @@ def weighted_loss(
 
     Source: PN-GAIL (ICLR 2025), objective of the discriminator.
     """
-    demo = positive * softplus(demo_logits) + negative * softplus(-demo_logits)
-    return _mean(softplus(-fake_logits)) * fake_weight + _mean(demo)
+    (fake,) = _vectors(fake_logits)
+    g, positive, negative = _vectors(demo_logits, positive, negative)
+    return _mean(softplus(-fake)) * fake_weight + _mean(positive * softplus(g) + negative * softplus(-g))
 
 
 def gail_loss(fake_logits: Float[Arrays, " n"], demo_logits: Float[Arrays, " m"]) -> Float[Array, ""]:
@@ -112,7 +123,7 @@ def gail_loss(fake_logits: Float[Arrays, " n"], demo_logits: Float[Arrays, " m"]
 
     Source: GAIL (Ho and Ermon, 2016).
     """
-    return weighted_loss(fake_logits, demo_logits, *weights("gail", jnp.zeros_like(demo_logits)))
+    return weighted_loss(fake_logits, demo_logits, *weights("gail", *map(jnp.zeros_like, _vectors(demo_logits))))
 
 
 def iwil_loss(
@@ -188,13 +199,13 @@ def icgail_loss(
 
     Source: IC-GAIL (Wu et al., 2019).
     """
-    bad = _mean(1 - jnp.asarray(r_labelled))
+    fake, unlabelled = *_vectors(fake_logits), *_vectors(unlabelled_logits)
+    labelled, r = _vectors(labelled_logits, r_labelled)
+    bad = _mean(1 - r)
     prior = jnp.maximum(1 - bad, min_prior)
     completion = jnp.where(bad > 0, (1 - prior) / jnp.where(bad > 0, bad, 1), 0)
     return (
-        prior * _mean(softplus(-fake_logits))
-        + completion * _mean((1 - r_labelled) * softplus(-labelled_logits))
-        + _mean(softplus(unlabelled_logits))
+        prior * _mean(softplus(-fake)) + completion * _mean((1 - r) * softplus(-labelled)) + _mean(softplus(unlabelled))
     )
 
 
@@ -259,7 +270,8 @@ def supervised_risk(labelled_logits: Float[Arrays, " n_c"], r: Float[Arrays, " n
 
     Source: PN-GAIL (ICLR 2025), confidence classifier.
     """
-    return _mean(r * softplus(-labelled_logits) + (1 - r) * softplus(labelled_logits))
+    g, r = _vectors(labelled_logits, r)
+    return _mean(r * softplus(-g) + (1 - r) * softplus(g))
 
 
 def bsc_risk(
@@ -294,7 +306,8 @@ def bsc_risk(
     Source: PN-GAIL (ICLR 2025), balanced semi-supervised classification; the bound is that of its authors' code.
     """
     supervised = supervised_risk(labelled_logits, r)
-    n_c, n_u = labelled_logits.size, unlabelled_logits.size
+    labelled, unlabelled = *_vectors(labelled_logits), *_vectors(unlabelled_logits)
+    n_c, n_u = labelled.size, unlabelled.size
     if n_c == 0 or n_u == 0:
         return supervised
     positive, negative = (n_u / (n_u + n_c) if share is None else share for share in (alpha, beta))
@@ -302,7 +315,7 @@ def bsc_risk(
     def balance(logits: Float[Arrays, " _"]) -> Float[Array, ""]:
         return _mean(positive * softplus(-logits) + negative * softplus(logits))
 
-    correction = balance(unlabelled_logits) - balance(labelled_logits)
+    correction = balance(unlabelled) - balance(labelled)
     return supervised + (correction if clip is None else jnp.clip(correction, -clip, clip))
 
 
@@ -310,7 +323,7 @@ def sc_risk(
     labelled_logits: Float[Arrays, " n_c"],
     r: Float[Arrays, " n_c"],
     unlabelled_logits: Float[Arrays, " n_u"],
-    beta: Scalar,
+    beta: Scalar | None = None,
     nonnegative: bool = True,
     mean_confidence: Scalar | None = None,
 ) -> Float[Array, ""]:
@@ -324,7 +337,7 @@ def sc_risk(
         labelled_logits: Logits g of being optimal, of labelled rows, shape (n_c,).
         r: Their confidence, shape (n_c,), from 0 to 1.
         unlabelled_logits: Logits of unlabelled rows, shape (n_u,). Without any, beta is 0.
-        beta: Weight of the unlabelled rows, a scalar; 2IWIL takes n_u / (n_u + n_c).
+        beta: Weight of the unlabelled rows, a scalar. Default: n_u / (n_u + n_c), as 2IWIL takes it.
         nonnegative: Replace each of both parts by 0 where it is negative.
         mean_confidence: Mean confidence of all labelled rows, a scalar, for batches. Default: the mean of r.
 
@@ -336,17 +349,26 @@ def sc_risk(
 
     Source: 2IWIL (Wu et al., 2019), semi-conf classification.
     """
-    if labelled_logits.size == 0 or unlabelled_logits.size == 0:
+    (g, r), (unlabelled,) = _vectors(labelled_logits, r), _vectors(unlabelled_logits)
+    beta = unlabelled.size / max(unlabelled.size + g.size, 1) if beta is None else beta
+    if g.size == 0 or unlabelled.size == 0:
         beta = 0.0
     mostly_good = (_mean(r) if mean_confidence is None else jnp.asarray(mean_confidence)) > 0.5
     beta_positive, beta_negative = jnp.where(mostly_good, beta, 0), jnp.where(mostly_good, 0, beta)
-    positive = _mean((r - beta_positive) * softplus(-labelled_logits))
-    positive += beta_positive * _mean(softplus(-unlabelled_logits))
-    negative = _mean((1 - beta_negative - r) * softplus(labelled_logits))
-    negative += beta_negative * _mean(softplus(unlabelled_logits))
+    positive = _mean((r - beta_positive) * softplus(-g)) + beta_positive * _mean(softplus(-unlabelled))
+    negative = _mean((1 - beta_negative - r) * softplus(g)) + beta_negative * _mean(softplus(unlabelled))
     if nonnegative:
         positive, negative = jnp.maximum(positive, 0), jnp.maximum(negative, 0)
     return positive + negative
+
+
+def _vectors(*parts: Float[Arrays, " n"]) -> list[Float[Array, " n"]]:
+    """Bring what belongs to the same rows to vectors of the same length."""
+    vectors = [jnp.asarray(part) for part in parts]
+    vectors = [part[:, 0] if part.ndim == 2 and part.shape[1] == 1 else part for part in vectors]
+    if any(part.ndim != 1 for part in vectors) or len({len(part) for part in vectors}) > 1:
+        raise TypeError(f"expected vectors of as many rows, found shapes {', '.join(str(np.shape(p)) for p in parts)}")
+    return vectors
 
 
 def _mean(values: Float[Arrays, " _"]) -> Float[Array, ""]:

@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from icl25_pn_gail.compile_cache import use_compile_cache
+from icl25_pn_gail.evaluation import interval_text
 from icl25_shared import CommonFlags, InputError, RunFolder, atomic_path, read_json, select_device
 
 if TYPE_CHECKING:
@@ -136,11 +137,10 @@ def save_picture(path: Path, figure: Figure, *, force: bool) -> None:
 
 def evaluation_rows(result: EvalResult) -> list[tuple[str, str]]:
     """Lines of a table that sum up episodes."""
-    low, high = result.interval
     returns = result.returns
     return [
         ("mean return", f"{result.mean:.1f}"),
-        ("  95 % interval", f"{low:.1f} to {high:.1f}"),
+        ("  95 % interval", interval_text(*result.interval)),
         ("mean of the middle half", f"{result.iqm:.1f}"),
         ("lowest, highest return", f"{returns.min():.1f}, {returns.max():.1f}"),
         ("mean length", f"{result.lengths.mean():.1f}"),

@@ -262,6 +262,8 @@ def plot_learning_curves(
                     axes.plot(single.index, single, color=look.color, lw=0.7, alpha=0.45, label="_seed")
                 axes.fill_between(whole.index, low, high, color=look.color, alpha=0.18, lw=0)
             marker = "o" if len(whole) < 4 else ""
+            if len(whole) == 1 and table.shape[1] > 1:  # an interval at one point has no area
+                axes.vlines(whole.index, low, high, color=look.color, alpha=0.4, lw=5)
             axes.plot(whole.index, middle, color=look.color, ls=look.ls, lw=2.2, marker=marker, ms=4, label=title)
         if len(middle):
             ends.append(_End(float(middle.iloc[-1]), title, look))
@@ -270,6 +272,8 @@ def plot_learning_curves(
         axes.axhline(value, **ends[-1].look._asdict(), lw=1.2, zorder=1, label=name)
     axes.set(xlabel="steps in the environment" if stepped else "iteration", ylabel="return of an evaluation")
     axes.margins(x=0.01)
+    if rows[x].nunique() == 1:
+        axes.set_xlim(0, 1.1 * rows[x].max())
     draw_grid(axes)
     _count_steps(axes)
     n_seeds = rows.groupby("method", sort=False)["seed"].nunique()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -74,7 +75,7 @@ def ppo_update(
         key: Key of the shuffles.
         obs: Observations.
         actions: Actions taken, (n, a) or (n,).
-        advantages: Their advantages, standardised.
+        advantages: Their advantages, standardised; where all are 0 everything stays.
         clip: Half-width of the ratios that are not clipped.
         epochs: Passes over the batch.
         minibatch: Rows a step; the last, incomplete minibatch of a pass is left out.
@@ -100,7 +101,10 @@ def ppo_update(
 
     shuffles = jax.vmap(lambda k: jax.random.permutation(k, n))(jax.random.split(key, epochs))
     batches = shuffles[:, : n_batches * size].reshape(epochs * n_batches, size)
-    (params, opt_state), _ = jax.lax.scan(step, (params, opt_state), batches)
+    found = jax.lax.scan(step, (params, opt_state), batches)[0]
+    # Adam moves without a gradient, too: where there is nothing to learn, all stays.
+    kept = (params, opt_state)
+    params, opt_state = jax.tree.map(partial(jnp.where, jnp.any(advantages != 0)), found, kept)
     after = apply(params, obs)
     surrogate = -jnp.mean(advantages * jnp.exp(after.log_prob(actions) - log_prob))
     return PPOUpdate(params, opt_state, before.kl(after), -jnp.mean(advantages), surrogate)  # ty: ignore[invalid-argument-type]

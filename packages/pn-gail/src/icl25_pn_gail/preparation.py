@@ -14,7 +14,7 @@ from icl25_pn_gail.config import TrainConfig
 from icl25_pn_gail.methods import METHODS, demo_set
 from icl25_pn_gail.networks import Policy
 from icl25_pn_gail.rollout import ActionMap, Scaler
-from icl25_pn_gail.running import Keys
+from icl25_pn_gail.running import Keys, short_seed
 from icl25_pn_gail.training import DemoSet, Trainer, TrainState
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def fill_confidence(
     if chosen is None or not missing.any():
         return np.where(missing, 1.0, given), None
     if isinstance(chosen, str):
-        chosen = ConfidenceClassifier(method=chosen, random_state=seed)
+        chosen = ConfidenceClassifier(method=chosen, random_state=short_seed(seed))
     chosen = clone(chosen, safe=False).fit(demos.inputs(), given)
     return chosen.fill(demos.inputs(), given), chosen
 

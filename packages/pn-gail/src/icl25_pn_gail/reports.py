@@ -12,7 +12,7 @@ import pandas as pd
 from icl25_pn_gail.config import TrainConfig
 from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import env_name
-from icl25_pn_gail.evaluation import EvalResult
+from icl25_pn_gail.evaluation import EvalResult, interval_text
 from icl25_pn_gail.findings import Report
 from icl25_pn_gail.learners import Learner
 from icl25_pn_gail.methods import METHODS
@@ -128,9 +128,9 @@ def _trained(learner: Learner, title: str) -> str:
 
 
 def _result(learner: Learner, demos: Demonstrations, result: EvalResult) -> str:
-    low, high = result.interval
     lines = [
-        f"Mean return of {len(result.returns)} episodes: **{result.mean:.1f}**, 95 % interval [{low:.1f}, {high:.1f}]; "
+        f"Mean return of {len(result.returns)} episodes: **{result.mean:.1f}**, 95 % interval "
+        f"{interval_text(*result.interval)}; "
         f"median {np.median(result.returns):.1f}, from {result.returns.min():.1f} to {result.returns.max():.1f}."
     ]
     known = demos.summary()

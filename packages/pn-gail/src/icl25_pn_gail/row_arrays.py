@@ -76,7 +76,7 @@ def action_rows(values: Any, n: int) -> Float[np.ndarray, "n a"] | Integer[np.nd
         if ids.min() < 0:
             raise ValueError(
                 f"acts are whole numbers and so ids of discrete actions, which must be >= 0, found {ids.min()} in row "
-                f"{int(np.argmax(ids < 0))}; continuous actions must be floats"
+                f"{int(np.argmax(ids < 0))}; continuous actions must be floats, or read with discrete=False"
             )
         return ids
     return matrix_rows("acts", array[:, None] if array.ndim == 1 else array, n)

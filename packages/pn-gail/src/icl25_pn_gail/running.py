@@ -22,10 +22,24 @@ from icl25_pn_gail.training import DemoSet, Metrics, Trainer, TrainState
 if TYPE_CHECKING:
     from icl25_pn_gail.envs import JaxEnv
 
-__all__ = ["GymnasiumRunner", "JaxRunner", "Keys", "computing_devices", "default_device", "history_rows", "stack"]
+__all__ = [
+    "GymnasiumRunner",
+    "JaxRunner",
+    "Keys",
+    "computing_devices",
+    "default_device",
+    "history_rows",
+    "short_seed",
+    "stack",
+]
 
 EVALUATION = 2**31 - 1  # folded into the key of a run for evaluations
 MOST_PROGRAMS = 16  # that are kept for learners of the same kind
+
+
+def short_seed(seed: int) -> int:
+    """Return a seed of 32 bits: the seed itself where it is one, else a hash of it."""
+    return seed if seed < 2**32 else int(np.random.SeedSequence(seed).generate_state(1)[0])
 
 
 class Keys(NamedTuple):
@@ -46,7 +60,7 @@ class Keys(NamedTuple):
         """Derive all keys from one seed.
 
         Args:
-            seed: The seed, from 0 to 2^32 - 1.
+            seed: The seed, from 0 to 2^63 - 1; those from 2^32 on are hashed to 32 bits.
 
         Returns:
             The keys.
@@ -54,8 +68,9 @@ class Keys(NamedTuple):
         Raises:
             ValueError: If the seed is out of range.
         """
-        if not 0 <= seed < 2**32:
-            raise ValueError(f"seed must be from 0 to 2^32 - 1, found {seed}")
+        if not 0 <= seed < 2**63:
+            raise ValueError(f"seed must be from 0 to 2^63 - 1, found {seed}")
+        seed = short_seed(seed)
         return cls(*jax.random.split(jax.random.key(seed)), jnp.asarray(seed, jnp.uint32))
 
 

@@ -177,7 +177,11 @@ def _numbers(path: Path, column: pd.Series, *, may_lack: bool) -> np.ndarray:
     try:
         array = column.to_numpy(dtype=np.float64, na_value=np.nan) if column.dtype.kind != "f" else column.to_numpy()
     except (TypeError, ValueError):
-        row = next(row for row, entry in enumerate(entries) if not pd.isna(entry) and not _is_number(entry))
+        legal = ("", *_EMPTY_CELLS) if may_lack else ()
+        wrong = (
+            row for row, entry in enumerate(entries) if not (pd.isna(entry) or entry in legal or _is_number(entry))
+        )
+        row = next(wrong)
         raise ValueError(f"{where}, row {row}: expected a number, found {str(entries[row])[:40]!r}") from None
     problem = nonfinite(where, array, allow_nan=may_lack)
     if problem:

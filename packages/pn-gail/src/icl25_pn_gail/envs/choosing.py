@@ -122,7 +122,7 @@ def _made(env: Any, backend: str) -> JaxEnv | GymnasiumSource:
     if _is_jax(env):
         return _checked(env)
     if callable(env):
-        with told_in_one_line(getattr(env, "__name__", "the factory")):
+        with told_in_one_line(getattr(env, "__name__", "the factory"), made_by_function=True):
             made = env()
         if _is_jax(made):
             return _checked(made)

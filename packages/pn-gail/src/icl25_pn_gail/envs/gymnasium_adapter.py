@@ -11,7 +11,7 @@ from gymnasium.spaces import Discrete
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 from jaxtyping import Bool, Float
 
-from icl25_pn_gail.envs.gymnasium_source import GymnasiumSource
+from icl25_pn_gail.envs.gymnasium_source import GymnasiumSource, told_who_failed
 
 __all__ = ["GymnasiumAdapter", "VectorStep"]
 
@@ -136,15 +136,16 @@ class GymnasiumAdapter:
             The first observations.
 
         Raises:
-            ValueError: If the seed is negative.
+            ValueError: If the seed is negative, or the environment fails or gives what is not finite.
         """
         if seed < 0:
             raise ValueError(f"seed must not be negative, found {seed}")
         drawn = [int(value) for value in np.random.SeedSequence(seed).generate_state(self.num_envs)]
         # Those that are vectors by themselves take one seed.
         seeds: Any = drawn if isinstance(self.vector.unwrapped, SyncVectorEnv | AsyncVectorEnv) else drawn[0]
-        obs, _ = self.vector.reset(seed=seeds)
-        return np.asarray(obs, np.float32)
+        with told_who_failed(self.name, "reset"):
+            obs, _ = self.vector.reset(seed=seeds)
+        return self._finite(np.asarray(obs, np.float32), "reset")
 
     def step(self, actions: Any) -> VectorStep:
         """Take one step everywhere; ended episodes are followed by new ones.
@@ -156,16 +157,30 @@ class GymnasiumAdapter:
             What the step led to.
 
         Raises:
-            ValueError: If the actions have another shape, or are no whole numbers where they are discrete.
+            ValueError: If the actions have another shape, or are no whole numbers where they are discrete; or if the
+                environment fails or gives what is not finite.
         """
-        obs, reward, terminated, truncated, infos = self.vector.step(self._checked(actions))
+        actions = self._checked(actions)
+        with told_who_failed(self.name, "step"):
+            obs, reward, terminated, truncated, infos = self.vector.step(actions)
         obs = np.asarray(obs, np.float32)
         final_obs = obs
         if (ended := terminated | truncated).any():
             final_obs = obs.copy()
             for i in np.flatnonzero(ended):
                 final_obs[i] = infos["final_obs"][i]
-        return VectorStep(obs, np.asarray(reward, float), terminated, truncated, final_obs)
+        reward = np.asarray(reward, float)
+        if not np.isfinite(reward).all():
+            raise ValueError(f"{self.name} gave a reward of {reward[~np.isfinite(reward)][0]} in step()")
+        self._finite(final_obs, "step")
+        return VectorStep(self._finite(obs, "step"), reward, terminated, truncated, final_obs)
+
+    def _finite(self, obs: Float[np.ndarray, "E d"], where: str) -> Float[np.ndarray, "E d"]:
+        """Refuse observations with which nothing can go on."""
+        if not np.isfinite(obs).all():
+            i, column = np.argwhere(~np.isfinite(obs))[0]
+            raise ValueError(f"{self.name} gave {obs[i, column]} as observation {column} in {where}()")
+        return obs
 
     def _checked(self, actions: Any) -> np.ndarray:
         found, expected = np.asarray(actions), (self.num_envs, *(self.act_space.shape or ()))

@@ -15,7 +15,7 @@ from gymnasium.wrappers import TimeLimit
 
 from icl25_pn_gail.envs.spaces import checked_spaces
 
-__all__ = ["GymnasiumSource", "horizon_of", "told_in_one_line"]
+__all__ = ["GymnasiumSource", "horizon_of", "told_in_one_line", "told_who_failed"]
 
 
 class GymnasiumSource:
@@ -138,7 +138,7 @@ class GymnasiumSource:
                 "env must be an id, a function that makes a gymnasium.Env, a gymnasium.Env or VectorEnv, "
                 f"found {type(env).__name__}"
             )
-        with told_in_one_line(name):
+        with told_in_one_line(name, made_by_function=not isinstance(env, EnvSpec)):
             seen = self._factory()
         if not isinstance(seen, gymnasium.Env):
             raise ValueError(f"{name} must make a gymnasium.Env, found {type(seen).__name__}")
@@ -181,15 +181,16 @@ def _vector_horizon(vector: VectorEnv) -> int | None:
 
 
 @contextmanager
-def told_in_one_line(name: str, *, known_by_name: bool = False) -> Generator[None]:
+def told_in_one_line(name: str, *, known_by_name: bool = False, made_by_function: bool = False) -> Generator[None]:
     """Turn what goes wrong while an environment is made into one line that says what to do.
 
     Args:
         name: Name of the environment, for the line.
         known_by_name: Whether it is made from its id alone, so that nothing else than the id can be at fault.
+        made_by_function: Whether a function makes it, which is named where it fails.
 
     Raises:
-        ValueError: If there is no such environment.
+        ValueError: If there is no such environment, or the function fails.
         ImportError: If it needs a library that is not installed.
 
     Source:
@@ -208,6 +209,30 @@ def told_in_one_line(name: str, *, known_by_name: bool = False) -> Generator[Non
             raise
         hint = f"; try {name.partition('-v')[0]}-v5" if "mujoco v2 and v3" in str(error) else ""
         raise ValueError(f"{name}: {_line(error).rstrip('.')}{hint}") from error
+    except Exception as error:
+        if not made_by_function:
+            raise
+        raise ValueError(f"{name}() failed to make an environment: {type(error).__name__}: {_line(error)}") from error
+
+
+@contextmanager
+def told_who_failed(name: str, what: str) -> Generator[None]:
+    """Name the environment, and what of it was called, where it fails.
+
+    Args:
+        name: Name of the environment.
+        what: What is called, such as ``step``.
+
+    Raises:
+        ValueError: If it raises anything.
+
+    Source:
+        This package's.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{name} failed in {what}(): {type(error).__name__}: {_line(error)}") from error
 
 
 def _line(error: Exception) -> str:
