@@ -322,6 +322,14 @@ def compared(case, monkeypatch) -> list[inspect.BoundArguments]:
     return calls
 
 
+def test_demonstrations_may_be_named_like_other_flags(cli, case):
+    expected = cli("check", case.path, "--env", "TwoGoals", "--json")
+    assert expected.status == 0, expected.err
+    for named in (("--demos", case.path), (f"--demos={case.path}",)):
+        ran = cli("check", "--env", "TwoGoals", *named, "--json")
+        assert (ran.status, ran.json) == (0, expected.json)
+
+
 def test_methods_are_compared_from_several_seeds(cli, case, compared):
     make_demonstrations("TwoGoals", LEVELS).to_npz("all.npz")
     flags = ("--env", "TwoGoals", "--iterations", 4, *TINY, "--n-seeds", 2, "--seed", 3, "--learner", "ppo")

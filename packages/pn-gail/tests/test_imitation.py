@@ -207,6 +207,9 @@ def test_a_learner_is_read_as_it_was_written(trained, mixture, tmp_path):
     np.testing.assert_array_equal(a.returns, b.returns)
     pd.testing.assert_frame_equal(found.history, trained.history)
     assert (found.seed, found.config, found.learner) == (trained.seed, trained.config, "trpo")
+    np.testing.assert_array_equal(found.confidence, trained.confidence)
+    with pytest.raises(TypeError, match=r"predict\(observation, deterministic=False\)"):
+        found.predict([0.0, 1.0], False)
     table = pd.read_parquet(tmp_path / "confidence.parquet")
     np.testing.assert_array_equal(table["given"], mixture.confidence)
     np.testing.assert_array_equal(table["confidence"], trained.confidence)

@@ -172,6 +172,11 @@ def test_confidences_need_neither_truth_nor_rows_of_both_kinds():
         assert [patch.get_label() for patch in axes.patches] == [label]
     # Where every row was given, these are what is compared.
     assert "Mean error 0.300" in plot_confidence(r, r, np.array([1.0, 0.1, 1.0])).axes[1].get_title(loc="left")
+    # Where the truth is not known, given confidences are held against predictions made without them.
+    held = np.array([0.4, np.nan, 0.8])
+    title = plot_confidence(np.array([0.1, np.nan, 1.0]), r, held_out=held).axes[1].get_title(loc="left")
+    assert "Mean error 0.250" in title
+    assert "bias +0.050" in title
     with pytest.raises(ValueError, match="given"):
         plot_confidence(r[:2], r)
     with pytest.raises(ValueError, match="at least one true confidence"):

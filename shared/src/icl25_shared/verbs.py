@@ -35,7 +35,7 @@ class CommonFlags:
     """Where to compute: auto, cpu, cuda, cuda:N or mps."""
 
     out: Annotated[Path | None, tyro.conf.arg(aliases=["-o"], metavar="DIR", help_behavior_hint="")] = None
-    """Where the result goes; without it, where the verb says."""
+    """Where the result goes. Default: a new folder in runs/, unless the verb says otherwise."""
 
     quiet: bool = False
     """Show warnings and errors only."""

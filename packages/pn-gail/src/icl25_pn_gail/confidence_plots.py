@@ -37,7 +37,7 @@ _MOST_GROUPS = 10
 _NUMBERED_GROUPS = 5  # of which the bars are wide enough for numbers
 
 
-def plot_confidence(given: Any, filled: Any, truth: Any = None, *, bins: int = 10) -> Figure:
+def plot_confidence(given: Any, filled: Any, truth: Any = None, *, held_out: Any = None, bins: int = 10) -> Figure:
     """Draw how given and predicted confidences are spread and, where the truth is known, how true predictions are.
 
     Args:
@@ -45,6 +45,8 @@ def plot_confidence(given: Any, filled: Any, truth: Any = None, *, bins: int = 1
         filled: Confidences without gaps, shape (n,), from 0 to 1.
         truth: True confidences, shape (n,), from 0 to 1; NaN where they are not known. Only rows without a given
             confidence are compared, if there are any.
+        held_out: Predictions for rows with a given confidence, made without it, shape (n,); NaN for others. Where the
+            truth is not known, the given confidences of these rows are compared with them.
         bins: Bins of the comparison; the histogram has twice as many.
 
     Returns:
@@ -68,6 +70,10 @@ def plot_confidence(given: Any, filled: Any, truth: Any = None, *, bins: int = 1
         compared = predicted if predicted.any() else ~predicted
         truth = check_confidence(truth, "truth", len(filled), unlabelled=True)
         report = calibration_report(truth[compared], filled[compared], bins)
+    elif held_out is not None:
+        held_out = check_confidence(held_out, "held_out", len(filled), unlabelled=True)
+        compared = ~np.isnan(held_out)
+        report = calibration_report(given[compared], held_out[compared], bins)
     wide = {} if report is None else {"ncols": 2, "width_ratios": [1.5, 1]}
     figure, grid = make_figure(5.0 if report is None else 8.6, 3.7, squeeze=False, **wide)
     axes = grid[0, 0]

@@ -112,6 +112,7 @@ class DiscriminatorReward(gymnasium.Wrapper):
 def to_sb3_policy(policy: ImitationPolicy | Learner) -> ActorCriticPolicy:
     """Make a policy of Stable-Baselines3 that acts the same, to evaluate, save or train further there.
 
+    Its ``predict`` draws actions unless told ``deterministic=True``, as is usual there; that of the learner does not.
     ``policy.predict`` has the shape that ``evaluate_policy`` asks for also without this. The value function of the new
     policy is untrained: the one that imitation learned is of the discriminator's rewards.
 

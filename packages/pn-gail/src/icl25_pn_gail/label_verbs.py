@@ -16,6 +16,7 @@ from icl25_pn_gail.held_out import HeldOut, held_out_confidence
 from icl25_pn_gail.input_verbs import naming_flags, read_demos
 from icl25_pn_gail.labelled_tables import keeps_columns, write_confidence_column
 from icl25_pn_gail.output_verbs import computing_on, make_table, save_picture, shown, write_demos
+from icl25_pn_gail.running import short_seed
 from icl25_shared import InputError, Output, get_logger
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def run_label(flags: cli.Label) -> Output:
         LOG.warning("every row of %s has a confidence: there is nothing to fill in", flags.demos)
     with computing_on(flags.device), naming_flags():
         classifier = ConfidenceClassifier(
-            flags.method, steps=flags.steps, batch_size=flags.batch_size, random_state=_seed(flags.seed)
+            flags.method, steps=flags.steps, batch_size=flags.batch_size, random_state=short_seed(flags.seed)
         )
         filled = demos.confidence
         if missing.any():
@@ -50,13 +51,13 @@ def run_label(flags: cli.Label) -> Output:
     if flags.picture is not None:
         from icl25_pn_gail.confidence_plots import plot_confidence
 
-        save_picture(flags.picture, plot_confidence(demos.confidence, filled), force=flags.force)
+        save_picture(
+            flags.picture,
+            plot_confidence(demos.confidence, filled, held_out=held and held.predicted),
+            force=flags.force,
+        )
     report = None if held is None else calibration_report(demos.confidence, np.nan_to_num(held.predicted))
     return _output(flags, out, demos, filled, held, report)
-
-
-def _seed(seed: int) -> int:
-    return seed % 2**32  # what scikit-learn takes
 
 
 def _holds_out(flags: cli.Label, demos: Demonstrations) -> bool:

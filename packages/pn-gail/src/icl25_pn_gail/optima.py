@@ -138,7 +138,7 @@ def _check_game(p: Any, r: Any) -> tuple[Float[np.ndarray, " n"], Float[np.ndarr
     if abs(p.sum() - 1) > TOLERANCE:
         raise ValueError(f"p must sum to 1, found {p.sum():.6g}")
     if not np.any(r * p > 0):
-        raise ValueError("no row with probability has a confidence above 0, so that there is nothing to imitate")
+        raise ValueError("every confidence is 0, so that there is nothing to imitate")
     return p, r
 
 
