@@ -171,24 +171,25 @@ def against_plain(env_id: str, every: int) -> None:
     """Ours beside the plain loop."""
     demos = demonstrations(env_id)
     plain = PlainLoop(env_id, demos)
-    backends = ("auto", "gymnasium") if env_id == "Pendulum-v1" else ("gymnasium",)
+    kinds = {"Gymnasium": ("gymnasium", 1), "Gymnasium, fisher_every=4": ("gymnasium", 4)}
+    if env_id == "Pendulum-v1":
+        kinds = {"jax": ("jax", 1), "jax, fisher_every=4": ("jax", 4), **kinds}
     learners = {}
-    for backend in backends:
-        config = TrainConfig(steps_per_iteration=STEPS, eval_every=every)
-        learners[backend] = PNGAIL(env_id, demos, config=config, backend=backend)
-        learners[backend].learn(every, progress_bar=False)  # compiles
+    for kind, (backend, fisher_every) in kinds.items():
+        config = TrainConfig(steps_per_iteration=STEPS, eval_every=every, fisher_every=fisher_every)
+        learners[kind] = PNGAIL(env_id, demos, config=config, backend=backend)
+        learners[kind].learn(every, progress_bar=False)  # compiles
     plain.iterate()
     for turn in range(2):
         theirs = per_iteration(lambda: [plain.iterate() for _ in range(ITERATIONS)], ITERATIONS)
         print(
             f"{env_id}, turn {turn + 1}: plain loop {theirs[0]:.2f} s of the processor ({theirs[1]:.2f} s by the clock)"
         )
-        for backend, learner in learners.items():
-            n = every * (2 if backend == "auto" else 1)
+        for kind, learner in learners.items():
+            n = every * (2 if kind.startswith("jax") else 1)
             done = len(learner.history)
             ours = per_iteration(lambda: learner.learn(done + n, progress_bar=False), n)  # noqa: B023
             ratio, clock = theirs[0] / ours[0], theirs[1] / ours[1]
-            kind = "jax" if backend == "auto" else "Gymnasium"
             print(f"  ours, {kind}: {ours[0]:.3f} s ({ours[1]:.3f} s), ratio {ratio:.1f} ({clock:.1f} by the clock)")
 
 

@@ -272,6 +272,7 @@ def return_figure(runs: Runs, setting: Setting) -> Figure:
     title_axes(curves, "Median over seeds; shade: worst to best")
     ends.set_yticks(range(len(setting.methods)), setting.methods)
     ends.tick_params(axis="y", length=0, pad=36)
+    ends.locator_params(axis="x", nbins=5)
     ends.set(xlabel="mean return of 50 episodes", ylim=(len(setting.methods) - 0.5, -0.5))
     title_axes(ends, "Each seed, and their median")
     figure.suptitle(setting.heading, x=0.01, ha="left")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["ENVS", "FullScale", "run_paper"]
 
 ENVS = ("HalfCheetah-v5", "Hopper-v5", "Walker2d-v5", "Swimmer-v5", "Ant-v5")
+FEWER_ROWS = {"Ant-v5": 600}  # as in the authors' code
 METHODS = ("pn-gail", "2iwil", "ic-gail", "wgail", "gail", "bc")
 
 
@@ -28,7 +29,7 @@ class FullScale:
     Attributes:
         expert_steps: Steps of training of soft actor-critic.
         episodes: Episodes of the policies at about 100 %, 67 % and 33 % of the way to the final return.
-        rows: Rows that are kept.
+        rows: Rows that are kept; 600 at most of Ant-v5.
         labelled: Share of them that keep their confidence.
         iterations: Iterations of each run.
         algorithm: What makes the experts.
@@ -77,7 +78,8 @@ def run_paper(flags: Reproduce, envs: tuple[str, ...] = ENVS, scale: FullScale |
                 )
             demos.to_npz(run.path(f"{env}.npz"), force=flags.force)
             demonstrated = float(np.mean(demos.summary()["return"]))
-            kept = demos.subsample(min(scale.rows, demos.n_rows), flags.seed).mask_labels(scale.labelled, flags.seed)
+            rows = min(scale.rows, FEWER_ROWS.get(env, scale.rows), demos.n_rows)
+            kept = demos.subsample(rows, flags.seed).mask_labels(scale.labelled, flags.seed)
             with run.timed(env):
                 results = compare(
                     env, kept, METHODS, seeds,
