@@ -322,6 +322,14 @@ def compared(case, monkeypatch) -> list[inspect.BoundArguments]:
     return calls
 
 
+def test_given_confidences_are_sharpened_where_it_is_asked_for(cli):
+    full = make_demonstrations("TwoGoals", "to-a:1:0.8,to-b:1:0.2")
+    full.to_npz("d.npz")
+    plain, sharp = (cli("diagnose", "d.npz", *flags, "--json").json for flags in ((), ("--sharpen", 2)))
+    for found, values in ((plain, (0.2, 0.8)), (sharp, (1 / 17, 16 / 17))):
+        assert sorted(row["confidence"] for row in found["groups"]) == pytest.approx(values)
+
+
 def test_demonstrations_may_be_named_like_other_flags(cli, case):
     expected = cli("check", case.path, "--env", "TwoGoals", "--json")
     assert expected.status == 0, expected.err

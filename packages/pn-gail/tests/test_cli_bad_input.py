@@ -91,6 +91,7 @@ MAKE = ("make-demos", "--env", "TwoGoals")
         (("compare", *TRAIN[1:], "--methods", "pn-gail+oracle"), "a method with +oracle needs --oracle"),
         (("compare", *TRAIN[1:], "--oracle", "nothing.npz"), "--oracle nothing.npz: no such file"),
         (("compare", *TRAIN[1:], "--n-seeds", 0), "--n-seeds must be >= 1, found 0"),
+        ((*TRAIN, "--sharpen", 0), "--sharpen must be a number above 0, found 0"),
         (MAKE, "say what to record: --levels, such as --levels expert:5,spin:50, or --sb3"),
         ((*MAKE, "--levels", "to-a:1", "--sb3", "sac"), "say what to record"),
         ((*MAKE, "--levels", "to-a:1", "--out", "d.txt"), "--out d.txt: unknown kind of file '.txt', expected one of"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -49,6 +50,8 @@ class DemoFlags(CommonFlags):
     """Column of the labels of episodes. Default: episode and the like, else flags such as done."""
     confidence_range: Annotated[str | None, value("LOW,HIGH")] = None
     """Lowest and highest possible rating, such as 1,5, which become confidences 0 and 1. Default: 0,1."""
+    sharpen: Annotated[float | None, value("POWER")] = None
+    """Raise the odds of the given confidences to this power; 2 makes 0.8 to 0.94 and 0.2 to 0.06. Default: as given."""
     actions: Literal["auto", "continuous", "discrete"] = "auto"
     """Whether actions are numbers or choices; auto takes one column of whole numbers for choices."""
 
@@ -56,6 +59,8 @@ class DemoFlags(CommonFlags):
         """Refuse what needs no slow import to be seen."""
         check_demo_file(self.demos)
         self.rating_range()
+        if self.sharpen is not None and not 0 < self.sharpen < math.inf:
+            raise InputError(f"--sharpen must be a number above 0, found {self.sharpen}")
 
     def rating_range(self) -> tuple[float, float] | None:
         """The bounds of --confidence-range."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from icl25_pn_gail.checking import Report, check
+from icl25_pn_gail.confidence import sharpen
 from icl25_pn_gail.demonstrations import Demonstrations
 from icl25_pn_gail.envs import env_from_module
 from icl25_pn_gail.methods import METHODS
@@ -97,7 +98,7 @@ def read_demos(flags: DemoFlags, path: Path | None = None) -> Demonstrations:
         The demonstrations.
     """
     with naming_flags():
-        return read_demonstrations(
+        demos = read_demonstrations(
             flags.demos if path is None else path,
             flags.obs_cols,
             flags.act_cols,
@@ -106,6 +107,9 @@ def read_demos(flags: DemoFlags, path: Path | None = None) -> Demonstrations:
             confidence_range=flags.rating_range(),
             discrete=None if flags.actions == "auto" else flags.actions == "discrete",
         )
+    if flags.sharpen is None:
+        return demos
+    return demos.with_confidence(sharpen(demos.confidence, power=flags.sharpen))
 
 
 def given_env(flags: EnvFlags) -> Any:
