@@ -1,10 +1,16 @@
 """The command explains itself, quickly, and refuses what is wrong in one line."""
 
-import time
+import resource
 
 from tools.help_pages import entries
 
 HELP_SECONDS = 1.0
+
+
+def processor_seconds():
+    """Processor time of the commands that have ended: what runs beside them does not count."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def test_demo_and_reproduce_are_among_the_verbs(verbs):
@@ -17,10 +23,10 @@ def test_help_of_every_verb_is_quick_and_explains_every_flag(installed, verbs):
     for verb in verbs:
         best = float("inf")
         # The best of several: a loaded machine must not decide.
-        for _ in range(3):
-            start = time.perf_counter()
+        for _ in range(5):
+            start = processor_seconds()
             done = installed.command(*verb.split(), "--help")
-            best = min(best, time.perf_counter() - start)
+            best = min(best, processor_seconds() - start)
             if best < HELP_SECONDS:
                 break
         assert done.returncode == 0, done.stderr

@@ -14,7 +14,6 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from icl25_pn_gail import cli as command_line
 from icl25_pn_gail import cli_flags, compare_verbs
 from icl25_pn_gail.classifier import ConfidenceClassifier
 from icl25_pn_gail.cli import VERBS, Label, Train, main
@@ -28,7 +27,6 @@ from icl25_pn_gail.methods import METHODS
 from icl25_pn_gail.policies import ImitationPolicy
 from icl25_pn_gail.preparation import CLASSIFIERS
 from icl25_pn_gail.recording import make_demonstrations
-from icl25_shared import Output
 
 LEVELS = "to-a:2:1.0,to-b:4:0.1"
 TINY = ("--hidden", "8", "--steps-per-iteration", "60", "--eval-every", "2", "--episodes", "5", "--device", "cpu")
@@ -370,37 +368,6 @@ def test_methods_are_compared_from_several_seeds(cli, case, compared):
         "gail", "2", "3460.0", "2960.0 to 3960.0", "3460.0", "3460.0", "2960.0", "3960.0"
     ]  # fmt: skip
     assert "--force replaces it" in cli("compare", case.path, *methods, *flags, "--out", "out").err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (("demo", "--seed", 5), {"n_seeds": 4, "seed": 5}),
-        (("reproduce",), {"part": "all", "n_seeds": 5, "scale": "laptop"}),
-        (("reproduce", "labels", "--scale", "paper"), {"part": "labels", "scale": "paper"}),
-        (("reproduce", "all", "--full", "--n-seeds", 1), {"part": "all", "scale": "paper", "n_seeds": 1}),
-    ],
-)
-def test_demo_and_reproduce_pass_their_flags_on(cli, monkeypatch, arguments, expected):
-    seen = []
-
-    class Story:
-        @staticmethod
-        def run(flags):
-            seen.append(flags)
-            return Output({"done": True}, ["done"])
-
-        run_demo = run_reproduce = run
-
-    for name in ("demo", "reproduce"):
-        monkeypatch.setitem(sys.modules, f"icl25_pn_gail.{name}", Story)
-    ran = cli(*arguments)
-    assert (ran.status, ran.out) == (0, "done\n")
-    assert {name: getattr(seen[0], name) for name in expected} == expected
-
-
-def test_the_story_verbs_are_there():
-    assert {"demo", "reproduce"} <= set(command_line.VERBS)
 
 
 def test_a_policy_of_a_run_acts_by_itself(case):
