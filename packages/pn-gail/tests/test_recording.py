@@ -180,7 +180,7 @@ def test_bad_requests_are_refused():
 
 
 class Echo(gymnasium.Env):
-    """Rewards the action that says whether the observation is large, over ten steps."""
+    """Rewards the action that says whether the observation is positive, over ten steps."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
     action_space = gymnasium.spaces.Discrete(2)
@@ -196,7 +196,7 @@ class Echo(gymnasium.Env):
 
     def step(self, action):
         self.steps += 1
-        reward = float(action == (abs(self.value[0]) > 0.5))
+        reward = float(action == (self.value[0] > 0))
         return self.draw(), reward, False, self.steps == 10, {}
 
 
@@ -212,15 +212,16 @@ def test_a_learner_is_recorded_at_several_stages():
         )  # fmt: skip
         return demos, looks
 
-    (demos, looks), (again, also), (other, _) = run(0), run(0), run(1)
+    # From seeds whose first policies do the opposite of what is rewarded: there is something to learn.
+    (demos, looks), (again, also), (other, _) = run(3), run(3), run(5)
     assert looks == also
     np.testing.assert_array_equal(demos.obs, again.obs)
     assert not np.isin(demos.obs, other.obs).any()
     assert [steps for steps, _ in looks] == [0, 256, 512, 768, 1024]
-    assert looks[0][1] < 6.5 < 8.5 < max(value for _, value in looks)
+    assert looks[0][1] < 1 < 8 < max(value for _, value in looks)
     assert demos.meta["levels"] == ["ppo-100"] * 2 + ["ppo-67"] + ["ppo-33"] * 4
     assert (demos.n_rows, demos.discrete, demos.n_actions) == (70, True, 2)
-    np.testing.assert_array_equal(demos.reward, demos.acts == (np.abs(demos.obs[:, 0]) > 0.5))
+    np.testing.assert_array_equal(demos.reward, demos.acts == (demos.obs[:, 0] > 0))
     # Each level is the look whose return is nearest to its share of the way from worst to best.
     left = dict(looks)
     worst, best = min(left.values()), max(left.values())
@@ -229,7 +230,7 @@ def test_a_learner_is_recorded_at_several_stages():
         assert abs(left[steps] - wanted) == min(abs(value - wanted) for value in left.values())
         del left[steps]
     # The recorded policies are those of the levels, not the last one.
-    assert demos.meta["level_returns"]["ppo-100"] > demos.meta["level_returns"]["ppo-33"] + 1
+    assert demos.meta["level_returns"]["ppo-100"] > demos.meta["level_returns"]["ppo-33"] + 3
 
 
 @pytest.mark.extra
